@@ -1,4 +1,4 @@
-//! Puts the pages of `docs/errors` into the binary, all that are there: a new page needs no list to be changed.
+//! Embeds all pages of `docs/errors` into the binary: a new page needs no change to a list.
 
 use std::{env, fs, path::Path};
 

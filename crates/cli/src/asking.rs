@@ -1,5 +1,5 @@
-//! Asks for confirmation before a change that cannot be undone, if a person is at the terminal. Scripts are never asked, and
-//! no command waits for an answer that cannot come.
+//! Asks for confirmation before a change that cannot be undone, if a person is at the terminal. Scripts are never
+//! asked, and no command waits for an answer that cannot come.
 
 use crate::{args::Sure, exit::Exit, printer::Printer};
 use std::io::{BufRead, IsTerminal};

@@ -1,5 +1,5 @@
-//! Shows a run that other processes work on, until it rests: events come from its event log, the state of the run and of its
-//! workers from the store.
+//! Shows a run that other processes work on, until it rests: events come from its event log, the state of the run and
+//! of its workers from the store.
 
 use crate::{
     codes, event_log::Reader, exit::Exit, fault::Fault, location::StoreLocation, printer::Printer, signals::Signals,
@@ -73,8 +73,8 @@ pub(crate) async fn follow(
     }
 }
 
-/// Waits while the process that attends the run of a key has not started it: the run in the store, if there is one, is not
-/// the one it works on yet.
+/// Waits while the process that attends the run of a key has not started it: the run in the store, if there is one, is
+/// not the one it works on yet.
 ///
 /// # Errors
 /// If the store does not answer.
@@ -120,8 +120,8 @@ impl<'a> Follower<'a> {
         self.reader.each(|line| view.read(&line));
     }
 
-    /// Shows what happens until the run rests; `None` if no process attends it any more. A server that does not answer is
-    /// waited for.
+    /// Shows what happens until the run rests; `None` if no process attends it any more. A server that does not answer
+    /// is waited for.
     ///
     /// # Errors
     /// If the store in a directory does not answer, or is damaged.

@@ -1,5 +1,5 @@
-//! Cleans up after others: releases steps and removes files of processes that have ended, and removes directories of runs
-//! that the store does not have any more.
+//! Cleans up after others: releases steps and removes files of processes that have ended, and removes directories of
+//! runs that the store does not have any more.
 
 use crate::{event_log, executors, fault::Fault, location::StoreLocation, runs};
 use onceflow_engine::{Engine, Summary};
@@ -15,8 +15,8 @@ use std::{
     time::Duration,
 };
 
-/// Releases the steps of workers on this machine whose process has ended, and removes their scratch files and unused work
-/// directories; returns their number.
+/// Releases the steps of workers on this machine whose process has ended, and removes their scratch files and unused
+/// work directories; returns their number.
 ///
 /// # Errors
 /// If the store does not answer.
@@ -39,7 +39,8 @@ pub(crate) async fn release_ended(engine: &Engine, location: &StoreLocation) -> 
     Ok(engine.release_ended().await?.len())
 }
 
-/// Does the same every few seconds while this process works: another one may be killed with a step that this one could take.
+/// Does the same every few seconds while this process works: another one may be killed with a step that this one could
+/// take.
 pub(crate) async fn keep_releasing(engine: Engine, location: StoreLocation) {
     const PAUSE: Duration = Duration::from_secs(2);
     loop {
@@ -59,8 +60,8 @@ const COMPARE_MS: u64 = 24 * 3_600_000;
 /// The file with the time of the last comparison.
 const COMPARED: &str = "compared";
 
-/// Removes the directories of runs that this engine has removed, and once a day those of all runs that the store does not
-/// have any more. Only the latter takes longer with every run.
+/// Removes the directories of runs that this engine has removed, and once a day those of all runs that the store does
+/// not have any more. Only the latter takes longer with every run.
 ///
 /// # Errors
 /// If the store does not answer.

@@ -1,5 +1,5 @@
-//! The location of the store: `--store`, `ONCEFLOW_STORE`, the nearest `.onceflow/` upwards, or a new one here. A store on a
-//! server has a directory too, in the user's cache, for work directories and logs.
+//! The location of the store: `--store`, `ONCEFLOW_STORE`, the nearest `.onceflow/` upwards, or a new one here. A store
+//! on a server has a directory too, in the user's cache, for work directories and logs.
 
 use crate::{codes, exit::Exit, fault::Fault, session::Who};
 use onceflow_store::backend::redis::Address;

@@ -28,7 +28,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 pub(crate) struct Pictured {
     pub(crate) run: Summary,
     pub(crate) status: RunStatus,
-    /// It has work to do, and no worker that the store knows of serves it.
+    /// The run has work to do, and no worker that the store knows of serves it.
     is_left: bool,
     /// The scene of its flow, if the flow's outline is kept.
     drawn: Option<Scene>,
@@ -41,7 +41,7 @@ pub(crate) struct Pictured {
     pub(crate) asked: Option<Value>,
     /// Logs of steps, as far as the store keeps them.
     pub(crate) logs: Vec<StepLog>,
-    /// Its directory beside the store.
+    /// The run's directory beside the store.
     pub(crate) directory: PathBuf,
     pub(crate) next: String,
     /// The decision of its plan for each step, by the id of its box; empty for a first plan, in which all steps run.

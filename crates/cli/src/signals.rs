@@ -1,5 +1,5 @@
-//! Ctrl-C and SIGTERM: the first asks this process to stop, the second ends it at once, or asks once more. Its children end
-//! with it, however it ends: a guard holds their groups.
+//! Ctrl-C and SIGTERM: the first asks this process to stop, the second ends it at once, or asks once more. Its children
+//! end with it, however it ends: a guard holds their groups.
 
 use crate::{exit::Exit, fault::Fault};
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};

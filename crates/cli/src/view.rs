@@ -30,7 +30,7 @@ enum How {
 }
 
 impl View {
-    /// For a flow with these steps.
+    /// Makes the view of a flow with these steps.
     pub(crate) fn new(printer: &Printer, steps: Vec<String>) -> Self {
         let progress = Progress::of(steps);
         if printer.json {
@@ -47,7 +47,7 @@ impl View {
         View { printer: printer.clone(), progress, how: How::Lines(Lines::default()) }
     }
 
-    /// Shows an event of this time.
+    /// Shows an event that happened at this time.
     pub(crate) fn saw(&mut self, ms: u64, what: &EventKind) {
         let took = self.progress.saw(ms, what);
         match &mut self.how {
@@ -63,7 +63,7 @@ impl View {
         }
     }
 
-    /// Shows what a line of an event log tells.
+    /// Shows a line of an event log.
     pub(crate) fn read(&mut self, line: &Line) {
         match &line.what {
             Some(what) => self.saw(line.t, what),
@@ -71,12 +71,12 @@ impl View {
         }
     }
 
-    /// Counts a line without showing it: it happened before this process looked.
+    /// Counts a line without showing it: it happened before this process began to follow the run.
     pub(crate) fn heard(&mut self, line: &Line) {
         self.progress.read(line);
     }
 
-    /// Learns what the flow of a run looks like, and how far those of its eaches are that go on.
+    /// Learns the outline of a run's flow, and the progress of its eaches that are resumed.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -86,7 +86,7 @@ impl View {
         Ok(self)
     }
 
-    /// Corrects what was told before by what the store has.
+    /// Corrects the counts from the store.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -98,7 +98,7 @@ impl View {
         Ok(())
     }
 
-    /// Nothing more will be drawn.
+    /// Ends the view: nothing more will be drawn.
     pub(crate) fn end(&mut self) {
         if let How::Bars(bars) = &mut self.how {
             bars.end();
@@ -107,17 +107,17 @@ impl View {
     }
 }
 
-/// A failure: where, and what was said last.
+/// Formats a failure: its step and causes.
 pub(crate) fn failure(printer: &Printer, failed: &Failed) -> String {
     failure_to(printer, "failed", failed)
 }
 
-/// A failure to do something: what that means for the step, where, and what was said last.
+/// Formats a failure to do something: what failed, its step and causes.
 pub(crate) fn failure_to(printer: &Printer, what: &str, failed: &Failed) -> String {
     let mut causes = failed.causes.iter();
     let first = causes.next().map_or("it failed", String::as_str);
     let again = if failed.attempt > 1 { format!(" (attempt {})", failed.attempt) } else { String::new() };
-    // A cause that has a page begins with its code.
+    // A cause that has a page begins with its error code.
     let (code, first) = match first.split_once(": ") {
         Some((code, rest)) if code.starts_with("OF") && code.len() == 6 => (format!("[{code}]"), rest),
         _ => (String::new(), first),

@@ -3,7 +3,7 @@
 use onceflow_core::{Digest, plan::Reason};
 use onceflow_engine::task::Used;
 
-/// A duration: `0.3s`, `12s`, `3m 5s`, `2h 10m`, `4d 3h`.
+/// Formats a duration: `0.3s`, `12s`, `3m 5s`, `2h 10m`, `4d 3h`.
 pub(crate) fn duration(ms: u64) -> String {
     let seconds = ms / 1000;
     match seconds {
@@ -15,7 +15,7 @@ pub(crate) fn duration(ms: u64) -> String {
     }
 }
 
-/// A duration, exactly, as a file would say it: `0`, `90s`, `1h30m`, `7d`.
+/// Formats a duration exactly, as in a file: `0`, `90s`, `1h30m`, `7d`.
 pub(crate) fn exact(ms: u64) -> String {
     const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
     let mut rest = ms;
@@ -29,7 +29,7 @@ pub(crate) fn exact(ms: u64) -> String {
     if text.is_empty() { String::from("0") } else { text }
 }
 
-/// How long ago something was.
+/// Formats how long ago something was.
 pub(crate) fn ago(ms: u64) -> String {
     match ms / 1000 {
         0..=1 => String::from("just now"),
@@ -40,12 +40,12 @@ pub(crate) fn ago(ms: u64) -> String {
     }
 }
 
-/// `1 step`, `2 steps`.
+/// Formats a count: `1 step`, `2 steps`.
 pub(crate) fn count(n: usize, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
-/// A size: `512 B`, `1.5 MB`.
+/// Formats a size: `512 B`, `1.5 MB`.
 pub(crate) fn bytes(n: u64) -> String {
     const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
     if n < 1000 {
@@ -58,7 +58,7 @@ pub(crate) fn bytes(n: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// A text of a line or two; of a longer one the beginning, and how long it is.
+/// Returns a text of a line or two as it is; of a longer one the beginning, and its length.
 pub(crate) fn clipped(text: &str) -> String {
     const SHOWN_MAX: usize = 400;
     match text.char_indices().nth(SHOWN_MAX) {
@@ -67,19 +67,20 @@ pub(crate) fn clipped(text: &str) -> String {
     }
 }
 
-/// What was used of the machine.
+/// Formats the processor time and memory that were used.
 pub(crate) fn used(used: Used) -> String {
     let peak = used.peak_bytes.map_or(String::new(), |peak| format!(", {} at most", bytes(peak)));
     format!("{} of processor time{peak}", duration(used.cpu_ms))
 }
 
-/// A digest, in hexadecimal.
+/// Returns a digest in hexadecimal.
 pub(crate) fn hex(digest: &Digest) -> String {
     digest.to_string()
 }
 
-/// An address as people write it: without the slash in front, and with no name that the flow file does not have. Names of
-/// flow files have no `-`; what a step was lowered to is named by the step, `-`, and what it is for: `w-when`, `w/-then`.
+/// Returns an address as people write it: without the slash in front, and only with names of the flow file. Names of
+/// flow files have no `-`; a helper that a step was lowered to is named by the step, `-`, and its purpose: `w-when`,
+/// `w/-then`.
 pub(crate) fn step(address: &str) -> String {
     let mut shown = String::with_capacity(address.len());
     for segment in address.split('/') {
@@ -88,7 +89,7 @@ pub(crate) fn step(address: &str) -> String {
             shown.push_str(if shown.is_empty() { "" } else { "/" });
             shown.push_str(name);
         }
-        // The number of an element, or of an iteration, of a step without a name.
+        // A segment without a name keeps the number of its element or iteration.
         if let (Some(at), true) = (segment.find(['[', '@']), segment.contains('-')) {
             shown.push_str(&segment[at..]);
         }
@@ -96,16 +97,17 @@ pub(crate) fn step(address: &str) -> String {
     shown
 }
 
-/// The step of the flow an address belongs to: `/align[3]/sort` is of `align`.
+/// Returns the step of the flow that an address belongs to: `/align[3]/sort` belongs to `align`.
 pub(crate) fn top(address: &str) -> &str {
     let address = address.strip_prefix('/').unwrap_or(address);
     &address[..address.find(['/', '[', '@', '-']).unwrap_or(address.len())]
 }
 
-/// Whether it computes something for a step, such as whether it runs at all, and is none for people.
+/// The address is of a helper that computes something for a step, such as whether the step runs at all, and that users
+/// do not know as a step.
 pub(crate) fn is_helper(address: &str) -> bool {
     let last = address.rsplit('/').next().unwrap_or_default();
-    // No step of a flow file may be called `while`.
+    // `while` is reserved: no step of a flow file has this name.
     if last == "while" {
         return true;
     }
@@ -115,12 +117,12 @@ pub(crate) fn is_helper(address: &str) -> bool {
     }
 }
 
-/// A port as the flow names it: `inputs-reads` is `inputs.reads`.
+/// Returns a port as the flow names it: `inputs-reads` is `inputs.reads`.
 pub(crate) fn port(name: &str) -> String {
     name.replace('-', ".")
 }
 
-/// Why a step runs or not.
+/// Describes why a step runs or not.
 pub(crate) fn reason(reason: &Reason) -> String {
     match reason {
         Reason::New => String::from("new"),
@@ -134,7 +136,7 @@ pub(crate) fn reason(reason: &Reason) -> String {
     }
 }
 
-/// The word, of those there are, that is nearest to one that is not there.
+/// Returns the known word that is nearest to an unknown one.
 pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let distance = |other: &str| {
         let (a, b): (Vec<char>, Vec<char>) = (word.chars().collect(), other.chars().collect());

@@ -1,5 +1,5 @@
-//! The setup of a worker: which steps it takes, how many at a time, and how it is registered. One worker takes the steps of
-//! a single run, another those of any run on the store.
+//! The setup of a worker: which steps it takes, how many at a time, and how it is registered. One worker takes the
+//! steps of a single run, another those of any run on the store.
 
 use crate::{
     args, executors,
@@ -11,7 +11,7 @@ use onceflow_engine::{About, Engine, Options};
 use onceflow_exec::action::EXECUTORS;
 use std::collections::BTreeMap;
 
-/// Labels of one worker: it looks at a queue for every set of them.
+/// The most labels of one worker: it polls a queue for every set of them.
 const LABELS_MAX: usize = 5;
 
 /// The setup of a worker.
@@ -20,12 +20,12 @@ pub(crate) struct WorkerSetup {
     /// Steps that run at a time.
     pub(crate) jobs: usize,
     labels: Vec<String>,
-    /// Steps at a time of those that ask for a label.
+    /// The most concurrent steps, by the label that they ask for.
     limits: BTreeMap<String, usize>,
     cpu_milli: Option<u32>,
     memory_bytes: Option<u64>,
     lease_ms: Option<u64>,
-    /// It takes no steps of tasks: it only ends, undoes and removes runs.
+    /// The worker takes no steps of tasks: it only ends, undoes and removes runs.
     only_ends_runs: bool,
     run: Option<RunSetup>,
 }
@@ -54,7 +54,7 @@ impl WorkerSetup {
         WorkerSetup { only_ends_runs: true, ..WorkerSetup::of(None, None) }
     }
 
-    /// As `onceflow worker` was told.
+    /// Makes the setup from the arguments of `onceflow worker`.
     ///
     /// # Errors
     /// If there are too many labels.
@@ -99,13 +99,14 @@ impl WorkerSetup {
         sets.map(class).chain(own).collect()
     }
 
-    /// It takes steps of this class that are these tasks.
+    /// The worker takes steps of this class that run these tasks.
     pub(crate) fn takes(&self, class: &str, tasks: &[(String, String)]) -> bool {
         let offers = tasks.iter().all(|(name, _)| EXECUTORS.contains(&name.as_str()));
         offers && (class.is_empty() || self.classes().contains_key(class))
     }
 
-    /// Opens the engine of such a worker; it takes its first step when it is told to. `verb` is the command that it is.
+    /// Opens the engine of such a worker; it takes its first step when it is told to. `verb` is the command of this
+    /// process.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -116,7 +117,7 @@ impl WorkerSetup {
         let (is_limited, location) = (about.run.is_some(), &session.location);
         let options = Options {
             classes: self.classes(),
-            // A step that is taken and does not run yet could run on an idle worker, if there are others.
+            // A step that is claimed and does not run yet could run on an idle worker, if there are others.
             classes_max: if is_limited { usize::MAX } else { self.jobs },
             running_max: self.jobs,
             cpu_milli: self.cpu_milli.unwrap_or_else(|| milli(cpus().max(self.jobs))),
@@ -141,8 +142,8 @@ impl WorkerSetup {
     }
 }
 
-/// Steps that a worker without others takes at a time, if so many commands may run: while some run, the inputs of others
-/// are prepared, and the outputs of others committed.
+/// Returns how many steps a worker without others claims at a time, if `jobs` commands may run: while some run, the
+/// inputs of others are prepared, and the outputs of others committed.
 fn ahead(jobs: usize) -> usize {
     jobs.saturating_mul(4).saturating_add(4)
 }

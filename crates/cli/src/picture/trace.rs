@@ -17,7 +17,7 @@ pub(super) struct Leaf {
     pub(super) task: Option<u32>,
     /// The addresses of the eaches around it, as the program has them, the innermost last.
     pub(super) eaches: Vec<String>,
-    /// It may be left out, because it is in a choice.
+    /// The leaf is in a choice, so it may not run.
     pub(super) in_choice: bool,
     /// Its failure is an output.
     pub(super) attempt: bool,

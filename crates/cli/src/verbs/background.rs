@@ -1,5 +1,5 @@
-//! A run in the background: a process in a session of its own attends it until it rests. This file has both sides: starting
-//! such a process (`run --no-wait`), and being one (`attend`, a verb that is not for people).
+//! A run in the background: a process in a session of its own attends it until it rests. This file has both sides:
+//! starting such a process (`run --no-wait`), and being one (`attend`, a verb that is not for people).
 
 use crate::{
     args,
@@ -34,8 +34,8 @@ const STARTED: &str = "started";
 /// The longest time that the start of such a process is waited for.
 const START_MAX: Duration = Duration::from_secs(5);
 
-/// Starts a process that attends a run. The run must be started, and no process may attend it; nor may this one have the
-/// store open: if it owned it, the other one would have to take it over while it works.
+/// Starts a process that attends a run. The run must be started, and no process may attend it; nor may this one have
+/// the store open: if it owned it, the other one would have to take it over while it works.
 ///
 /// # Errors
 /// If the process cannot be started.

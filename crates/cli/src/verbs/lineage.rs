@@ -176,7 +176,8 @@ async fn find(
 /// How often a run that changes meanwhile is searched: when it ends, its values are released or go into its history.
 const LOOKS_MAX: usize = 4;
 
-/// Returns the places in one run; the run's summary if it is gone meanwhile, which must not fail the search of the others.
+/// Returns the places in one run; the run's summary if it is gone meanwhile, which must not fail the search of the
+/// others.
 async fn find_in_run(
     engine: &Engine,
     location: &StoreLocation,

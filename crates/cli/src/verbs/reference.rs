@@ -1,11 +1,11 @@
-//! `onceflow reference`: every verb and option in Markdown, made from what the command line is. The book has it as a
-//! chapter.
+//! `onceflow reference`: every verb and option in Markdown, generated from the command line's definition. The book has
+//! it as a chapter.
 
 use crate::{args::Cli, exit, exit::Exit, printer::Printer};
 use clap::{Arg, ArgAction, Command, CommandFactory};
 use serde_json::json;
 
-/// Prints it.
+/// Prints the reference.
 pub(crate) fn run(printer: &Printer) -> Exit {
     let text = text();
     match printer.json {
@@ -15,7 +15,7 @@ pub(crate) fn run(printer: &Printer) -> Exit {
     Exit::Done
 }
 
-/// All of it.
+/// Makes the whole text.
 fn text() -> String {
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
@@ -60,7 +60,7 @@ fn sentence(text: &str) -> String {
     if text.ends_with('.') { text.to_owned() } else { format!("{text}.") }
 }
 
-/// Arguments, what they are for, and what they are if they are not given.
+/// Makes a table of arguments: their purpose, and their defaults.
 fn table<'a>(args: impl Iterator<Item = &'a Arg>) -> String {
     let hidden = |arg: &&Arg| arg.is_hide_set() || matches!(arg.get_action(), ArgAction::Help | ArgAction::HelpLong);
     let rows: Vec<_> = args.filter(|arg| !hidden(arg)).map(row).collect();
@@ -94,7 +94,7 @@ fn row(arg: &Arg) -> String {
     format!("| `{}` | {} |\n", cell(&name), cell(&help.join(" ")))
 }
 
-/// What may stand in a cell of a table.
+/// Escapes a text for a cell of a table.
 fn cell(text: &str) -> String {
     text.replace('|', r"\|").replace('\n', " ").replace('<', "&lt;")
 }

@@ -1,4 +1,4 @@
-//! `onceflow report RUN`: all about a run in one HTML file.
+//! `onceflow report RUN`: writes the report of a run as one HTML file.
 
 use crate::{
     args::pictures::Report, exit::Exit, fault::Fault, location::StoreLocation, page, pictured::Pictured,
@@ -6,7 +6,7 @@ use crate::{
 };
 use std::path::PathBuf;
 
-/// Writes it.
+/// Writes the report.
 pub(crate) async fn run(args: &Report, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     super::graph::must_be_called("a report", args.output.as_deref(), &["html", "htm"])?;
     let run = Pictured::of(&args.run, location).await?;
@@ -16,7 +16,7 @@ pub(crate) async fn run(args: &Report, location: StoreLocation, printer: &Printe
     Ok(Exit::Done)
 }
 
-/// A key as part of the name of a file.
+/// Makes a key fit to be part of a file's name.
 fn name(key: &str) -> String {
     let plain = |letter: char| if letter.is_alphanumeric() || "-_.".contains(letter) { letter } else { '-' };
     key.chars().map(plain).take(80).collect()

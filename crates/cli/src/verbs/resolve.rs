@@ -1,5 +1,5 @@
-//! `onceflow resolve RUN STEP`: says what became of a step that must not start twice, and of which nobody knows whether it
-//! took effect; or what becomes of an undo that failed.
+//! `onceflow resolve RUN STEP`: reports the outcome of a step that must not start twice and may have taken effect; or
+//! decides about an undo that failed.
 
 mod undo;
 
@@ -24,7 +24,7 @@ use onceflow_engine::{
 };
 use serde_json::json;
 
-/// Decides.
+/// Reports the outcome of a step, or decides about an undo.
 pub(crate) async fn run(args: &args::Resolve, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     let session = Session::open(location).await?;
     let engine = session.idle().await?;
@@ -63,7 +63,7 @@ pub(crate) async fn run(args: &args::Resolve, location: StoreLocation, printer: 
     Ok(Exit::Done)
 }
 
-/// What is said, for the story of the run.
+/// Returns the reported outcome, for the event log of the run.
 fn reported(resolution: &Resolution, step: &UndecidedStep) -> ReportedOutcome {
     match resolution {
         Resolution::Done(outputs) => {
@@ -76,8 +76,8 @@ fn reported(resolution: &Resolution, step: &UndecidedStep) -> ReportedOutcome {
     }
 }
 
-/// Whoever ran the step is gone, and nobody has taken it over: it is put aside as whoever did would, so that it can be
-/// resolved. If somebody comes between, the step is as they left it.
+/// Parks a step whose worker is gone and that no other has taken over, as the next worker would, so that it can be
+/// resolved. If another process is faster, the step is left in the state that process gave it.
 async fn put_aside(
     location: &StoreLocation,
     engine: &Engine,
@@ -117,7 +117,7 @@ fn tell(printer: &Printer, run: &Summary, (step, word): (&str, &str), left: &[Pe
     });
 }
 
-/// The step that is meant: the only one that waits, or the one that is named.
+/// Returns the step to resolve: the only one that waits, or the one that is named.
 fn meant<'a>(run: &Summary, waiting: &'a [PendingStep], step: Option<&str>) -> Result<&'a PendingStep, Fault> {
     let names: Vec<_> = waiting.iter().map(|waits| words::step(&waits.step.address)).collect();
     let none = |message: String| {
@@ -138,7 +138,7 @@ fn meant<'a>(run: &Summary, waiting: &'a [PendingStep], step: Option<&str>) -> R
     }
 }
 
-/// Nothing waits, because whoever started the step may be at work on it.
+/// Adds a hint to the error that no step waits: the worker that started the step may still be at work on it.
 fn at_work(fault: Fault, begun: &[StartedStep], args: &args::Resolve) -> Fault {
     let is_it = |begun: &&StartedStep| args.step.as_ref().is_none_or(|step| steps::is(&begun.step.address, step));
     match begun.iter().find(is_it) {

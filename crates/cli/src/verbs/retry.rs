@@ -1,5 +1,5 @@
-//! `onceflow retry RUN [STEP]`: a run that failed, or was interrupted, goes on where it stopped. The flow file is not
-//! needed: the run carries all of it.
+//! `onceflow retry RUN [STEP]`: resumes a run that failed or was interrupted. The flow file is not needed: the store
+//! has the run's program.
 
 use crate::{
     args, codes,
@@ -18,7 +18,7 @@ use onceflow_core::protocol::rows::Failed;
 use onceflow_engine::{RunStatus, Summary};
 use serde_json::json;
 
-/// Goes on with a run.
+/// Resumes a run.
 pub(crate) async fn run(args: &args::Retry, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     let session = Session::open(location).await?;
     let engine = session.idle().await?;
@@ -58,7 +58,7 @@ pub(crate) async fn run(args: &args::Retry, location: StoreLocation, printer: &P
     Resume { session, key: run.key, printer, args: &args.go_on, only }.go().await
 }
 
-/// Whether there is something to go on with.
+/// Checks that the run can be resumed.
 fn allowed(run: &Summary, waiting: &[PendingStep]) -> Result<(), Fault> {
     let key = shell_word(&run.key);
     match run.status {
@@ -90,7 +90,7 @@ fn allowed(run: &Summary, waiting: &[PendingStep]) -> Result<(), Fault> {
     }
 }
 
-/// The run is gone, and something it did is not.
+/// The error for a run that has ended while some of its effects are not undone.
 fn not_undone(run: &Summary) -> Fault {
     let named = |failed: &Failed| {
         let why = failed.causes.first().map_or("", String::as_str);

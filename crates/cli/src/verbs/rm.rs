@@ -1,5 +1,5 @@
-//! `onceflow rm RUN`: removes a run that has ended, with all that is kept of it: outputs, record, history, kept values, logs
-//! and directory. One that has not ended is refused; `--force` cancels it first. Results that were written stay.
+//! `onceflow rm RUN`: removes a run that has ended, with all that is kept of it: outputs, record, history, kept values,
+//! logs and directory. A run that has not ended is refused; `--force` cancels it first. Results that were written stay.
 
 use crate::{
     args, asking, codes, exit::Exit, fault::Fault, housekeeping, location::StoreLocation, printer::Printer, runs,
@@ -81,7 +81,7 @@ fn would(run: &Summary, bytes: u64, printer: &Printer) -> Exit {
 
 /// Cancels the run and returns it; the exit code if it did not end, or not cleanly.
 async fn cancelled(session: &Session, run: &Summary, printer: &Printer) -> Result<Result<Summary, Exit>, Fault> {
-    // `--json` answers for the removal, not for the cancelling.
+    // The data of `--json` is about the removal, not about the cancelling.
     let talk = printer.without_data();
     let exit = super::cancel::cancel(session, run, &talk, false).await?;
     let engine = session.idle().await?;
@@ -89,7 +89,7 @@ async fn cancelled(session: &Session, run: &Summary, printer: &Printer) -> Resul
     engine.stop();
     Ok(match ended {
         Some(ended) if ended.status.has_ended() && ended.not_undone.is_empty() => Ok(ended),
-        // Its history ended meanwhile.
+        // The run's history expired meanwhile.
         None => Ok(run.clone()),
         Some(_) => Err(exit),
     })

@@ -1,5 +1,5 @@
-//! `onceflow run FLOW`: starts a run or resumes it, works on it until it rests, and writes its results. A run that another
-//! process attends is followed.
+//! `onceflow run FLOW`: starts a run or resumes it, works on it until it rests, and writes its results. A run that
+//! another process attends is followed.
 
 use crate::{
     args,
@@ -55,7 +55,7 @@ pub(crate) async fn run(args: &args::Run, location: StoreLocation, printer: &Pri
     }
 }
 
-/// How results are written: by the option, else by the flow, else by the settings.
+/// Returns how results are written: by the option, else by the flow, else by the settings.
 pub(crate) fn results_mode(args: &args::Run, asked: &Asked) -> ResultsMode {
     args.results_mode.or(asked.flow.results_mode).unwrap_or(args.results_mode_otherwise)
 }
@@ -93,7 +93,7 @@ impl Running<'_> {
         }
     }
 
-    /// The worker of this process for the run; it takes no steps if they are all left to others.
+    /// Opens the worker of this process for the run; it takes no steps if they are all left to other workers.
     async fn worker(&self, is_shared: bool) -> Result<RunWorker, Fault> {
         let is_idle = self.args.jobs == Some(0) || self.args.no_wait && !self.args.flow.new;
         if is_shared && is_idle {
@@ -114,7 +114,7 @@ impl Running<'_> {
         found
     }
 
-    /// Answers for a run that is done and was asked for the same: its results are checked, and the store is not changed.
+    /// Handles a run that is done and was asked for the same: its results are checked, and the store is not changed.
     async fn nothing_to_do(&mut self) -> Result<Option<Exit>, Fault> {
         let engine = self.session.idle().await?;
         let known = runs::of_key(&engine, self.asked.key()).await?;
@@ -137,12 +137,12 @@ impl Running<'_> {
             engine.stop();
             return Ok(None);
         }
-        // The process that did it may have been killed before it removed its work directories.
+        // The process that ran it may have been killed before it removed its work directories.
         crate::executors::home(&self.session.location).tidy(handle.id());
         let told = self.tell(&handle, report, &Progress::default()).await;
         engine.stop();
         match told {
-            // The damage was found by reading, and the value is dropped: the run computes it again.
+            // Reading found the damage, and the value is dropped: the run computes it again.
             Err(fault) if fault.exit == Exit::Damaged => {
                 self.printer.warn(format!("{}; computing it again", fault.message));
                 Ok(None)
@@ -153,7 +153,7 @@ impl Running<'_> {
 
     /// Starts the run again if it failed because the store lost or damaged a value: the value is computed again.
     async fn heals(&self, engine: &Engine, report: &Summary, tried: usize) -> Result<bool, Fault> {
-        /// Each may find damage that was hidden behind the one before.
+        /// Each attempt may find damage that was hidden behind the one before.
         const HEALS_MAX: usize = 8;
         match report {
             Summary { status: RunStatus::Failed, failures, .. }
@@ -178,7 +178,7 @@ impl Running<'_> {
         ending.tell(report, Some(to)).await
     }
 
-    /// Follows the process that attends the run; `None` if it is gone, so that this one may go on with the run.
+    /// Follows the process that attends the run; `None` if it is gone, so that this one may resume the run.
     async fn follow(
         &mut self,
         worker: &RunWorker,
@@ -208,7 +208,7 @@ impl Running<'_> {
                 Ok(Some(exit))
             }
             Followed::Rests(handle, report, view) => {
-                // The other process may have been asked for something else meanwhile.
+                // The run may have been started for something else meanwhile.
                 if engine.is_same(&self.asked.start).await? == Some(false) {
                     return Err(busy(&key, None, "was started with other inputs or another flow meanwhile"));
                 }
@@ -264,7 +264,7 @@ impl Running<'_> {
         Ok(exit)
     }
 
-    /// Starts or resumes the run. The same again is the same run.
+    /// Starts or resumes the run: the same flow and inputs under the same key are the same run.
     async fn start(&self, engine: &Engine, is_shared: bool) -> Result<Handle, Fault> {
         if is_shared {
             self.not_for_something_else(engine).await?;
@@ -273,7 +273,7 @@ impl Running<'_> {
         Ok(engine.start(self.asked.start.clone()).await?)
     }
 
-    /// A shared run at work for something else is not changed by accident: its starter may be on another machine.
+    /// Refuses to change a shared run that is at work for something else: its starter may be on another machine.
     async fn not_for_something_else(&self, engine: &Engine) -> Result<(), Fault> {
         if self.args.flow.new {
             return Ok(());
@@ -286,7 +286,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Writes down what the run looks like and was started with.
+    /// Writes the scene of the run's flow and the command line that started it.
     async fn note(&mut self, handle: &Handle) {
         run_meta::draw(&self.session.location, handle).await;
         run_meta::write(&self.session.location, handle.id(), self.args, &self.asked);
@@ -311,7 +311,8 @@ impl Running<'_> {
 
     /// Starts the run, and leaves it to a process in the background.
     async fn leave(&mut self, worker: RunWorker) -> Result<Exit, Fault> {
-        // To make the key free, steps of the old run may have to be undone: steps of the new one are not for this worker.
+        // To free the key, steps of the old run may have to be undone by this worker, which must not take steps of the
+        // new one.
         let prepared = self.prepare(&worker.engine).await;
         worker.close().await?;
         prepared?;
@@ -330,7 +331,8 @@ impl Running<'_> {
         Ok(exit)
     }
 
-    /// Frees the key for `--new`; otherwise says which steps of an earlier run will run again and why, or why it may not.
+    /// Frees the key for `--new`; otherwise prints which steps of an earlier run will run again and why, or returns why
+    /// the run is refused.
     async fn prepare(&self, engine: &Engine) -> Result<(), Fault> {
         let Some(known) = runs::of_key(engine, self.asked.key()).await? else { return Ok(()) };
         if self.args.flow.new {
@@ -353,7 +355,7 @@ impl Running<'_> {
     }
 }
 
-/// Another process is at work on the run, for something else.
+/// The error for a run that another process is at work on, for something else.
 pub(super) fn busy(key: &str, other: Option<&Attendant>, what: &str) -> Fault {
     let by = other.map_or(String::new(), |other| format!(" in process {}", other.worker.about.pid));
     Fault::new(Exit::Busy, codes::RUN_BUSY, format!("run `{key}` {what}{by}"))

@@ -1,4 +1,4 @@
-//! `onceflow send RUN EVENT [VALUE]`: brings an event to the step that waits for it. It is taken once.
+//! `onceflow send RUN EVENT [VALUE]`: delivers an event to the step that waits for it. It is delivered once.
 
 use crate::{
     args, codes,
@@ -67,7 +67,7 @@ fn told(printer: &Printer, run: &Summary, args: &args::Send, step: Option<&str>)
     Exit::Done
 }
 
-/// The step that waits for the event.
+/// Returns the step that waits for the event.
 fn meant<'a>(run: &Summary, waiting: &'a [PendingStep], args: &args::Send) -> Result<&'a UndecidedStep, Fault> {
     let is_it = |waits: &&PendingStep| {
         let is_named = args.step.as_ref().is_none_or(|step| steps::is(&waits.step.address, step));
@@ -97,7 +97,7 @@ fn meant<'a>(run: &Summary, waiting: &'a [PendingStep], args: &args::Send) -> Re
     }
 }
 
-/// What the step gives: words, one value, or a JSON object with all of them.
+/// Returns the outputs of the step, given as words, as one value, or as a JSON object with all of them.
 fn values(args: &args::Send, ports: &[Port]) -> Result<Vec<Data>, Fault> {
     let wanted = || {
         let all: Vec<_> = ports.iter().map(|port| format!("-o {}={}", port.name, port.ty)).collect();

@@ -1,4 +1,4 @@
-//! `onceflow show RUN`: what was asked for, what became of every step, the outputs, and what can be done next.
+//! `onceflow show RUN`: prints the inputs, the state of every step, the outputs, and the next command.
 
 use crate::{
     args, event_log,
@@ -17,7 +17,7 @@ use onceflow_core::plan::Fate;
 use onceflow_engine::{Engine, EventKind, Handle, Reasons, RunStatus, Summary, WorkerInfo};
 use serde_json::{Map, Value, json};
 
-/// Failures that are shown.
+/// The most failures that are shown.
 const FAILURES_MAX: usize = 10;
 
 /// Shows a run.
@@ -27,7 +27,7 @@ pub(crate) async fn run(args: &args::Show, location: StoreLocation, printer: &Pr
     let run = session.run(&engine, &args.run).await?;
     let attendant = engine.attendant(&run.key).await?;
     let handle = engine.find(&run.key).await?;
-    // A list of runs names only the first few failures.
+    // A list of runs has only the first few failures.
     let run = handle.summary().await?;
     let waiting = pending::all(&engine, &handle).await?;
     let others = Others::of(&engine, &session.location, &handle, &run).await?;
@@ -52,7 +52,7 @@ pub(crate) async fn run(args: &args::Show, location: StoreLocation, printer: &Pr
         progress.as_stored(standing, can_be_done);
     }
     if run.status == RunStatus::Done {
-        // Whoever did the last of it may not have lived to tell.
+        // The process that did the last step may have been killed before it could log that.
         progress.saw(event_log::now_ms(), &EventKind::DidEnd { how: RunStatus::Done });
     }
     let asked = run_meta::read(&session.location, run.id);
@@ -110,16 +110,16 @@ struct ShownRun<'a> {
     pid: Option<u32>,
     progress: &'a Progress,
     asked: Option<Value>,
-    /// All inputs as they were said, unless they are too long.
+    /// All inputs as they were given, unless they are too long.
     inputs: Option<Map<String, Value>>,
     others: Others,
-    /// Why the steps of the present plan run, or do not.
+    /// The reasons why the steps of the present plan run, or do not.
     reasons: Option<Reasons>,
-    /// What it waits for that only somebody outside can say.
+    /// Steps that wait for an event, or for an operator to report their outcome.
     waiting: &'a [PendingStep],
 }
 
-/// Workers, for a run that any may work on.
+/// The workers, for a run that any worker may work on.
 struct Others {
     /// The number of those that are alive.
     there: usize,
@@ -131,7 +131,8 @@ struct Others {
     may: bool,
 }
 
-/// A worker that holds steps of a run, and sends no heartbeats: it may be dead, and nobody knows before its lease ends.
+/// A worker that holds steps of a run, and sends no heartbeats: it may be dead, which is not known before its lease
+/// ends.
 struct Silent {
     worker: String,
     steps: Vec<String>,
@@ -199,7 +200,7 @@ impl ShownRun<'_> {
         runs::next(self.run, self.waiting, run_meta::again(self.asked.as_ref()).as_deref())
     }
 
-    /// Inputs as people read them: long lists are cut.
+    /// Returns the inputs for display: long lists are cut.
     fn inputs(&self) -> Map<String, Value> {
         self.asked.as_ref().and_then(|asked| asked["inputs"].as_object().cloned()).unwrap_or_default()
     }
@@ -220,7 +221,7 @@ impl ShownRun<'_> {
                 "attempts": group.attempts, "spent_ms": group.spent_ms, "elements": group.elements,
             })
         };
-        // A list is given whole, or its length is.
+        // A list is printed whole, or as its length and first elements.
         let inputs = self.inputs.clone().unwrap_or_else(|| run_meta::without_cuts(self.inputs()));
         json!({
             "key": run.key, "id": run.id.to_string(), "flow": run.flow, "status": self.status(), "plan": run.generation,
@@ -264,7 +265,7 @@ impl ShownRun<'_> {
         text
     }
 
-    /// What is said of a step of which nothing is told under the present plan.
+    /// Describes a step that has no event under the present plan.
     fn nothing(&self, name: &str) -> &'static str {
         let lines = self.reasons.iter().flat_map(|plan| &plan.lines);
         let fates: Vec<_> =
@@ -277,7 +278,7 @@ impl ShownRun<'_> {
         }
     }
 
-    /// Who was at work is gone, and what that means for what was.
+    /// Reports steps that were at work when the last process ended, and when they can be taken again.
     fn left(&self) -> String {
         let taken = self.progress.total(|group| group.running.len() + group.interrupted.len());
         if taken == 0 || self.is_attended() || self.run.status.is_at_rest() {
@@ -317,7 +318,7 @@ fn told(group: &Group, is_attended: bool) -> Option<String> {
     if group.attempts > group.done + failed + running + interrupted + group.waits.len() + group.unknown.len() {
         parts.push(words::count(group.attempts, "attempt"));
     }
-    // What ran says how long, however short that was.
+    // The duration of a step that ran is shown, however short.
     if group.spent_ms > 0 || group.done + failed > 0 {
         parts.push(words::duration(group.spent_ms));
     }

@@ -1,4 +1,4 @@
-//! `onceflow timeline RUN`: when each step and each attempt was at work, as SVG.
+//! `onceflow timeline RUN`: draws when each attempt at each step ran, as SVG.
 
 use crate::{
     args::pictures::Timeline, codes, exit::Exit, fault::Fault, location::StoreLocation, picture::scene::is_step,
@@ -6,7 +6,7 @@ use crate::{
 };
 use serde_json::json;
 
-/// Draws it.
+/// Draws the timeline.
 pub(crate) async fn run(args: &Timeline, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     super::graph::must_be_called("a timeline", args.output.as_deref(), &["svg"])?;
     let run = Pictured::of(&args.run, location).await?;

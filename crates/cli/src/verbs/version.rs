@@ -1,9 +1,9 @@
-//! `onceflow version`: what this is, and what it reads.
+//! `onceflow version`: prints the version, and the formats of stores and flow files that it reads.
 
 use crate::{exit::Exit, printer::Printer};
 use serde_json::json;
 
-/// The format of flow files this reads.
+/// The version of the flow file format that this program reads.
 const FLOW_SCHEMA: u32 = 1;
 
 /// Prints the version.

@@ -1,4 +1,4 @@
-//! `onceflow watch RUN`: shows what happens in a run until it rests; ends as the run does.
+//! `onceflow watch RUN`: shows the events of a run until it rests; the exit code is that of the run's outcome.
 
 use crate::{
     args,

@@ -1,5 +1,5 @@
-//! `onceflow why RUN STEP`: why a step ran, or did not: what was different when the run was planned, and what happened at
-//! each try. The first is stored with the run; the second is in its event log.
+//! `onceflow why RUN STEP`: prints why a step ran, or did not: what was different when the run was planned, and what
+//! happened at each attempt. The first is stored with the run; the second is in its event log.
 
 mod tries;
 
@@ -25,10 +25,10 @@ use onceflow_engine::{EachProgress, Engine, PLANS_MAX, Reasons, RunStatus, Summa
 use serde_json::{Value, json};
 use tries::{End, Inside, Seen, Try, events, is_undone, tries};
 
-/// Tries that are shown.
+/// The most attempts that are shown.
 const TRIES_MAX: usize = 20;
 
-/// Says why.
+/// Prints why.
 pub(crate) async fn run(args: &args::Why, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     let session = Session::open(location).await?;
     let engine = session.idle().await?;
@@ -62,19 +62,19 @@ pub(crate) async fn run(args: &args::Why, location: StoreLocation, printer: &Pri
     Ok(Exit::Done)
 }
 
-/// What the store says of the step, whatever the event log tells.
+/// The state of the step in the store, which takes precedence over the event log.
 struct Stands {
     /// Its pending step, if an operator must report an outcome or send an event.
     waits: Option<PendingStep>,
     /// Pending steps of the run beside it.
     others: Vec<PendingStep>,
-    /// It is still to be undone.
+    /// The step is still to be undone.
     is_to_undo: bool,
-    /// It could not be undone, because of this.
+    /// The failure of the step's undo.
     not_undone: Option<Failed>,
-    /// It is an each that has begun and not ended.
+    /// The step is an each that has begun and not ended.
     unfinished: Option<EachProgress>,
-    /// Nobody is at work on the run.
+    /// No process works on the run.
     is_alone: bool,
     /// A step inside it failed.
     has_failed: bool,
@@ -112,17 +112,17 @@ impl Stands {
 /// The decision of a plan.
 struct Decided {
     plan: u32,
-    /// The step the decision is about: itself, or what it is inside of.
+    /// The step the decision is about: itself, or the nearest one around it.
     of: String,
     fate: Fate,
     reason: Option<Reason>,
-    /// Nothing was known of the run.
+    /// The plan is the first of a run that had nothing to reuse.
     is_first: bool,
 }
 
 struct Answer {
     step: String,
-    /// The latest plan first.
+    /// Decisions, the latest plan first.
     plans: Vec<Decided>,
     tries: Vec<Try>,
     is_undone: bool,
@@ -137,12 +137,12 @@ struct Answer {
 impl Answer {
     fn of(run: &Summary, step: &str, reasons: &[Reasons], events: &[Seen], stands: Stands) -> Self {
         let mut plans: Vec<_> = reasons.iter().rev().filter_map(|plan| decided(plan, step)).collect();
-        // The first plan of a run that knew nothing has no reasons: everything ran for the first time.
+        // The first plan of a run without earlier values has no reasons: everything ran for the first time.
         if reasons.iter().all(|plan| plan.generation > 0) && run.generation < PLANS_MAX {
             plans.push(Decided { plan: 0, of: step.to_owned(), fate: Fate::Run, reason: None, is_first: true });
         }
         let (tries, is_undone) = (tries(step, events), is_undone(step, events));
-        // It ran under a plan whose reasons do not name it: there was no room for all of them.
+        // The step ran under a plan whose reasons do not name it: there was no room for all of them.
         if let Some(last) = tries.last().filter(|last| plans.first().is_none_or(|plan| plan.plan < last.plan)) {
             let untold =
                 Decided { plan: last.plan, of: step.to_owned(), fate: Fate::Run, reason: None, is_first: false };
@@ -153,7 +153,7 @@ impl Answer {
         Answer { step: step.to_owned(), plans, tries, is_undone, inside, stands, status: run.status, failed }
     }
 
-    /// Its fate, in a word.
+    /// Returns its fate, in a word.
     fn fate(&self) -> &'static str {
         match self.undo() {
             Some(Undo::Done) => "undone",
@@ -162,7 +162,7 @@ impl Answer {
         }
     }
 
-    /// The outcome of its last try, whether or not it was undone.
+    /// Returns the outcome of its last attempt, even if it was undone later.
     fn came_to(&self) -> &'static str {
         let is_done = self.status == RunStatus::Done;
         let last = self.tries.last();
@@ -190,7 +190,7 @@ impl Answer {
             (Some(End::Unknown), _) if self.stands.is_undecided() || self.has_stopped() => "unknown",
             (Some(End::Unknown), _) => "resolved",
             (Some(End::Waits), _) if self.stands.is_undecided() => "waiting",
-            // Nothing was sent, and nothing will be.
+            // No event was sent, and none will be.
             (Some(End::Waits), _) if self.has_stopped() => "not started",
             (Some(End::Waits), _) => "ran",
             (Some(End::Reused), _) => "reused",
@@ -201,7 +201,7 @@ impl Answer {
             (_, Some(Decided { fate: Fate::Skipped, .. })) => "skipped",
             (Some(End::Done), _) => "ran",
             (None, _) if is_done => "ran",
-            // What has others inside is tried by trying those.
+            // A step with others inside is attempted by attempting those.
             (None, _) if self.stands.has_failed => "failed",
             (None, _) if self.stands.unfinished.is_some() => "started",
             (None, _) => match self.inside {
@@ -226,7 +226,7 @@ impl Answer {
         }
     }
 
-    /// Its fate, for people.
+    /// Describes its fate, for people.
     fn headline(&self) -> String {
         let came_to = match self.came_to() {
             "resolved" => "resolved by hand, as done",
@@ -406,7 +406,7 @@ fn fate(fate: Fate) -> &'static str {
     }
 }
 
-/// The reason as data: what kind, of what, from what to what.
+/// Returns the parts of a reason as data: its kind, its subject, the old and the new value.
 fn parts(plan: &Decided) -> (&'static str, Option<String>, Option<&str>, Option<&str>) {
     match &plan.reason {
         None if plan.is_first => ("first", None, None, None),
@@ -422,7 +422,7 @@ fn parts(plan: &Decided) -> (&'static str, Option<String>, Option<&str>, Option<
     }
 }
 
-/// The reason for people; of a step that has run under the plan, or is to.
+/// Describes a reason for people; `has_run` says whether the step has run under the plan, or is still to.
 fn told(plan: &Decided, has_run: bool) -> String {
     match &plan.reason {
         None if !plan.is_first => {
@@ -444,7 +444,7 @@ fn told(plan: &Decided, has_run: bool) -> String {
     }
 }
 
-/// A version as people can compare it.
+/// Shortens a version to a length that people can compare.
 fn code(version: &str) -> String {
     format!("`{}`", crate::picture::style::short(version, 25))
 }
@@ -454,7 +454,7 @@ fn decided(plan: &Reasons, step: &str) -> Option<Decided> {
     let around =
         |address: &str| steps::is(address, step) || steps::is_within(&format!("/{step}"), &words::step(address));
     let all = plan.lines.iter().filter(|(address, ..)| around(address));
-    // A step and its guards have one name: what runs, and says most, is it.
+    // A step and its guards have one name: the one that runs, and whose reason says most, stands for all.
     let rank = |(address, fate, reason): &&(String, Fate, Reason)| {
         let says = !matches!(reason, Reason::NoValue | Reason::Kept | Reason::NotNeeded | Reason::SourceReruns { .. });
         (words::step(address).len(), *fate == Fate::Run, says, !words::is_helper(address))

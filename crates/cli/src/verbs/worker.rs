@@ -1,5 +1,5 @@
-//! `onceflow worker`: takes steps of any run until a signal asks it to stop; then it takes no further steps, and finishes
-//! those it has.
+//! `onceflow worker`: takes steps of any run until a signal asks it to stop; then it takes no further steps, and
+//! finishes those it has.
 
 use crate::{
     args, event_log,

@@ -1,5 +1,6 @@
-//! A bar for each step of the flow that has something to show, and below them what is running now, since when, and how long
-//! it may take. Every row is one line of the terminal, however narrow that is: a line that wraps cannot be drawn over.
+//! Draws a bar for each step of the flow that has progress to show, and below them the running steps, since when each
+//! runs, and an estimate of the time left. Every row is one line of the terminal, however narrow that is: a line that
+//! wraps cannot be redrawn.
 
 use crate::{
     event_log,
@@ -14,13 +15,13 @@ use rustix::{
 };
 use std::{collections::BTreeMap, io::Write, time::Duration};
 
-/// Bars that are shown at a time; those of steps at rest make room.
+/// The most bars that are shown at a time; those of steps at rest make room.
 const BARS_MAX: usize = 12;
 
-/// Running steps named in the last line.
+/// The most running steps named in the last line.
 const NAMED_MAX: usize = 4;
 
-/// Elements that must be done before it is said how long the rest may take.
+/// Elements that must be done before the time left is estimated.
 const ESTIMATE_AFTER: usize = 3;
 
 /// The bars on a terminal.
@@ -28,21 +29,21 @@ pub(super) struct Bars {
     pub(super) all: MultiProgress,
     bars: BTreeMap<String, ProgressBar>,
     running: ProgressBar,
-    /// When this was begun to be looked at.
+    /// The time when this process began to follow the run.
     since_ms: u64,
     /// The width of the terminal when rows were last laid out.
     columns: u16,
     echo: Echo,
 }
 
-/// Keeps the terminal from showing `^C`: the cursor stands behind the last row, and what is shown there moves it below, so that
-/// rows would be drawn twice.
+/// Keeps the terminal from echoing `^C`: the cursor stands behind the last row, and an echo there would move it below,
+/// so that rows would be drawn twice.
 struct Echo(Option<Termios>);
 
 impl Echo {
     fn off() -> Self {
         let stderr = std::io::stderr();
-        // Who is in the background may not change the terminal, and would be stopped.
+        // A process in the background may not change the terminal, and would be stopped for trying.
         let is_ours = tcgetpgrp(&stderr).is_ok_and(|group| group == getpgrp());
         let Some(before) = tcgetattr(&stderr).ok().filter(|_| is_ours) else { return Echo(None) };
         let mut quiet = before.clone();
@@ -54,7 +55,7 @@ impl Echo {
 impl Drop for Echo {
     fn drop(&mut self) {
         if let Some(before) = self.0.take() {
-            // There is nobody to tell that it stays as it is.
+            // If restoring fails, there is nowhere to report it.
             let _stays = tcsetattr(std::io::stderr(), OptionalActions::Now, &before);
         }
     }
@@ -163,7 +164,7 @@ impl Bars {
         let bars = std::mem::take(&mut self.bars);
         bars.values().for_each(ProgressBar::abandon);
         if !bars.is_empty() {
-            // Bars end where they end; what is said next begins on a line of its own.
+            // The cursor is left behind the last bar, so that the next output needs a new line.
             drop(writeln!(std::io::stderr()));
         }
         self.echo = Echo(None);
@@ -175,7 +176,7 @@ fn columns() -> u16 {
     rustix::termios::tcgetwinsize(std::io::stderr()).map_or(80, |size| size.ws_col).max(1)
 }
 
-/// Done and all: elements of an each, else steps that events were seen of.
+/// Returns done and all: elements of an each, else steps that had events.
 fn far(group: &Group) -> (usize, usize) {
     group.elements_done().unwrap_or_else(|| {
         let done = group.before + group.settled();
@@ -196,7 +197,7 @@ fn notes(group: &Group, since_ms: u64) -> Vec<String> {
     notes
 }
 
-/// The estimated time for the rest of an each, at the pace since this process looked.
+/// Returns the estimated time for the rest of an each, at the pace since this process began to follow the run.
 fn left(group: &Group, since_ms: u64) -> Option<String> {
     let (done, of) = group.elements_done().filter(|(done, of)| done < of)?;
     let per_element = group.per_element.filter(|per| *per > 0)?;
@@ -206,7 +207,7 @@ fn left(group: &Group, since_ms: u64) -> Option<String> {
         .then(|| format!("about {} left", words::duration(ms * (of - done) as u64 / now_done as u64)))
 }
 
-/// Elements a second or a minute, once enough are done.
+/// Returns elements per second or per minute, once enough are done.
 fn rate(group: &Group) -> Option<String> {
     let ms = group.last_ms?.saturating_sub(group.first_ms?);
     if group.settled() < 2 || ms < 1000 {
@@ -220,13 +221,14 @@ fn rate(group: &Group) -> Option<String> {
     })
 }
 
-/// Columns that stay free, so that no row ever is two.
+/// Columns that stay free, so that no row ever wraps.
 const FREE: usize = 3;
 
-/// Columns before what the row about running steps says.
+/// Columns before the text of the row about running steps.
 const SPINNER: usize = 12 + FREE;
 
-/// A row that fits: what is said last is cut first, then there is no bar, then the name is short.
+/// Returns a layout that fits: on narrow terminals first the message is cut, then the bar is left out, then the name is
+/// shortened.
 fn row(columns: u16) -> ProgressStyle {
     style(match columns {
         0..=29 => "{prefix:10!} {pos}/{len}",
@@ -235,7 +237,7 @@ fn row(columns: u16) -> ProgressStyle {
     })
 }
 
-/// Columns for what the row says last.
+/// Returns the columns left for the message of a row.
 fn room(columns: u16) -> usize {
     let before = match columns {
         0..=29 => return 0,
@@ -245,7 +247,7 @@ fn room(columns: u16) -> usize {
     usize::from(columns).saturating_sub(before + FREE)
 }
 
-/// As much of a text as there is room for.
+/// Cuts a text to the columns there are.
 fn fit(text: &str, room: usize) -> String {
     match text.chars().count() <= room {
         true => text.to_owned(),

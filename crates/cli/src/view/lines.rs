@@ -1,4 +1,4 @@
-//! Plain lines, one for each event, as long as there are few; then what has been done, now and then.
+//! Prints plain lines, one for each event, as long as there are few; after that, counts from time to time.
 
 use crate::{
     printer::{Ink, Printer},
@@ -7,13 +7,13 @@ use crate::{
 };
 use onceflow_engine::EventKind;
 
-/// Lines about single steps.
+/// The most lines about single steps.
 const LINES_MAX: usize = 200;
 
-/// Lines about failures.
+/// The most lines about failures.
 const FAILURES_MAX: usize = 50;
 
-/// Time between two lines about how far it is.
+/// Time between two lines about progress.
 const PAUSE_MS: u64 = 2000;
 
 /// Counts printed lines and failures.
@@ -55,7 +55,7 @@ impl Lines {
             EventKind::DidLose { address } => {
                 format!("{}    {}: another worker has it", printer.ink(Ink::Yellow, "lost"), words::step(address))
             }
-            // Also after so many lines: nobody would know why nothing happens.
+            // Printed even after the limit of lines: otherwise a run that does not go on would have no explanation.
             EventKind::HeldUp { address, why } => {
                 printer.say(format!("{} {}: {why}", printer.ink(Ink::Yellow, "held up"), words::step(address)));
                 return;

@@ -1,5 +1,5 @@
-//! The book is true: what its pages say is typed, in order, in an empty home, and what they show is what is seen. What is
-//! not run says why. Pages are brought up to date with `UPDATE_EXPECT=1`.
+//! The book is true: the commands on its pages are run, in order, in an empty home, and their output is the output that
+//! the pages show. A block that is not run says why. `UPDATE_EXPECT=1` brings pages up to date.
 
 use crate::support;
 
@@ -27,7 +27,7 @@ fn updates() -> bool {
     std::env::var_os("UPDATE_EXPECT").is_some()
 }
 
-/// Compares what a page told with what it should tell, or makes it so.
+/// Compares a page with the text it should have, or rewrites it.
 fn is_up_to_date(name: &str, told: &str, wanted: &str, wrong: &str) {
     if told == wanted {
         return;
@@ -36,7 +36,7 @@ fn is_up_to_date(name: &str, told: &str, wanted: &str, wrong: &str) {
     fs::write(book().join(name), wanted).expect("a page");
 }
 
-/// A test for each page that has much to run, so that they run beside each other.
+/// Defines a test for each page with many commands, so that they run in parallel.
 macro_rules! pages {
     ($($test:ident => $page:literal,)*) => {
         const PAGES: &[&str] = &[$($page),*];
@@ -79,7 +79,8 @@ fn follow(name: &str) {
     assert!(wrong.is_empty() || updates(), "docs/book/src/{name}\n{wrong}");
 }
 
-/// A picture is one that the reader of the page has made. Of a flow it is always the same; that of a run has times in it.
+/// Checks that a picture is one that the commands of the page made. That of a flow is always the same; that of a run
+/// has times in it.
 fn is_drawn(reader: &Reader, picture: &str) -> String {
     let (path, made) = (book().join(picture), reader.made(picture.trim_start_matches("pictures/")));
     let Some(made) = made else { return format!("{picture} is not made by what the page says\n") };
@@ -97,7 +98,7 @@ fn is_drawn(reader: &Reader, picture: &str) -> String {
     format!("{picture} is not what the tool draws (UPDATE_EXPECT=1 makes it so)\n")
 }
 
-/// All pages, as the summary has them.
+/// Returns all pages in the summary.
 fn all_pages() -> Vec<String> {
     links(&page("SUMMARY.md"))
 }
@@ -154,12 +155,12 @@ fn rust_on_a_page_is_compiled_with_the_crate() {
     }
 }
 
-/// Where a text links to.
+/// Returns the targets of the links in a text.
 fn links(text: &str) -> Vec<String> {
     text.split("](").skip(1).filter_map(|rest| rest.split(')').next()).map(str::to_owned).collect()
 }
 
-/// What a heading is called in a link.
+/// Returns the anchor of a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
     kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
@@ -183,7 +184,7 @@ fn links_lead_to_pages_and_to_headings_that_are_there() {
     assert!(wrong.is_empty(), "links that lead nowhere, or to what is no file:\n{}", wrong.join("\n"));
 }
 
-/// What codes of these hundreds are about.
+/// The subjects of error codes, by their first digits.
 const KINDS: &[(&str, &str)] = &[
     ("OF00", "The flow does not fit together"),
     ("OF01", "The flow file is wrong"),

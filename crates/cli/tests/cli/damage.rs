@@ -1,4 +1,4 @@
-//! Stores that cannot be used: what is said, how it ends, and that nothing is changed.
+//! Stores that cannot be used: the error, the exit code, and that nothing is changed.
 
 use crate::support;
 
@@ -19,7 +19,7 @@ fn done() -> Bed {
     bed
 }
 
-/// The files of the store that begin with some bytes of the journal's own.
+/// Returns the files directly in the store's directory that are long enough to hold bytes of the journal.
 fn logs(bed: &Bed) -> Vec<std::path::PathBuf> {
     let files = bed.store().into_iter().filter(|(path, content, _)| {
         path.parent().is_some_and(|parent| parent.ends_with(".onceflow")) && content.len() > 64

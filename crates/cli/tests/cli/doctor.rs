@@ -1,10 +1,10 @@
-//! The doctor finds what is wrong, says what to do, and ends as the findings are.
+//! The doctor finds problems, says how to fix them, and has an exit code that matches its findings.
 
 use crate::support;
 
 use support::Bed;
 
-/// What was found about one thing.
+/// Returns the finding of one check.
 fn found<'a>(data: &'a serde_json::Value, check: &str) -> &'a serde_json::Value {
     let all = data["checks"].as_array().expect("checks");
     all.iter().find(|one| one["check"] == check).unwrap_or_else(|| panic!("{check}: {data}"))

@@ -1,4 +1,4 @@
-//! Every example, as it says it is run, from a directory of its own.
+//! Every example is run as its text says, from a directory of its own.
 
 use crate::support;
 
@@ -82,7 +82,7 @@ fn a_loop_ends_when_it_is_good_enough() {
     assert!((other["root"].as_f64().expect("a number") - 9.0).abs() < 1e-6, "{other}");
 }
 
-/// A shop that answers everything, and ships if it may; what it was asked, in order.
+/// Starts a shop that answers every request, and ships if `ships`; returns its address and its requests, in order.
 fn shop(ships: bool) -> (String, std::sync::mpsc::Receiver<(String, String)>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = format!("http://{}", listener.local_addr().expect("an address"));

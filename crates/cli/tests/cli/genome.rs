@@ -1,5 +1,5 @@
-//! The genome flow of the README with the real tools, on reads made for the purpose: killed again and again and resumed,
-//! then asked again with one sample changed, and with a parameter changed. What `explain` said is what happened.
+//! The genome flow of the README with the real tools, on generated reads: killed again and again and resumed, then run
+//! again with one sample changed, and with a parameter changed. The steps that run are those that `explain` predicted.
 
 use crate::chaos;
 
@@ -12,10 +12,10 @@ use std::{
     process::Command,
 };
 
-/// How often the process is killed before it may finish.
+/// The number of times that the process is killed before it may finish.
 const KILLS: usize = 12;
 
-/// Samples: one has a name that a careless shell would trip over.
+/// Samples: one has a name that breaks careless quoting in a shell.
 const SAMPLES: [&str; 4] = ["a.fq", "b it's \"quoted\" $(touch never).fq", "c.fq", "d.fq"];
 
 struct Laboratory {
@@ -40,7 +40,7 @@ impl Laboratory {
         self.directory.path().join(name)
     }
 
-    /// Makes the reads of a sample.
+    /// Generates the reads of a sample.
     fn sequence(&self, sample: &str, seed: u32) {
         let mut wgsim = Command::new("wgsim");
         wgsim.args(["-N", "600", "-1", "100", "-2", "100", "-r", "0.01", "-S", &seed.to_string(), "ref.fa"]);
@@ -69,7 +69,7 @@ impl Laboratory {
     }
 }
 
-/// Bases from a fixed seed.
+/// Returns bases generated from a fixed seed.
 fn reference(len: usize) -> String {
     let mut random = chaos::Random(11);
     let bases: String = (0..len).map(|_| ['A', 'C', 'G', 'T'][random.below(4)]).collect();
@@ -87,7 +87,7 @@ fn the_genome_flow_is_killed_resumed_changed_and_does_no_more_than_explain_said(
     let told = run_until_done(lab.directory.path(), &lab.arguments(2), KILLS, 7);
     let is_of = |done: &String| all.iter().any(|step| done.starts_with(step.as_str()));
     assert!(told.ran.iter().all(is_of), "{all:?} {told:?}");
-    // What took effect in the moment of a kill was not told; that nothing did twice is seen while it is told.
+    // A commit in the moment of a kill was not printed; that none happened twice is checked as events are printed.
     assert_eq!(told.ran.len(), SAMPLES.len() + 2, "every step ran: {:?}", told.ran);
     assert_eq!(lab.explain(2), BTreeSet::new(), "every step took effect");
     let calls = lab.variants().lines().filter(|line| !line.starts_with('#')).count();
@@ -97,7 +97,7 @@ fn the_genome_flow_is_killed_resumed_changed_and_does_no_more_than_explain_said(
     assert_eq!(again.ran, BTreeSet::new(), "nothing is redone");
     assert_eq!(again.output, told.output);
 
-    // One sample is sequenced again: only its alignment, and what reads it.
+    // One sample is sequenced again: only its alignment runs, and the steps that read it.
     lab.sequence(SAMPLES[2], 99);
     let predicted = lab.explain(2);
     let told = lab.run(2);

@@ -1,4 +1,4 @@
-//! Steps and surroundings that behave badly: what lasts, what is said, and that nothing is left.
+//! Steps and environments that misbehave: what is durable, what is reported, and that nothing is left behind.
 
 use crate::support;
 
@@ -6,19 +6,19 @@ use expect_test::expect;
 use std::{fs, path::Path, process::Command};
 use support::{Bed, copy_flow, until_line};
 
-/// A flow of one step.
+/// Returns a flow of one step.
 fn one(name: &str, step: &str) -> String {
     let step: String = step.lines().map(|line| format!("    {line}\n")).collect();
     format!("flow: {name}\nsteps:\n  a:\n{step}")
 }
 
-/// Whether a process is there.
+/// The process exists, and is not a zombie.
 fn is_there(pid: &str) -> bool {
     let state = fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
     state.is_ok_and(|state| !state.contains(") Z "))
 }
 
-/// Everything in all files below a directory.
+/// Returns the content of all files below a directory.
 fn all_below(directory: &Path) -> Vec<u8> {
     let mut all = Vec::new();
     for entry in fs::read_dir(directory).expect("a directory").flatten() {
@@ -100,7 +100,7 @@ fn what_steps_have_started_ends_with_us_however_we_end() {
     gate.until_there();
     run.kill().expect("it is there");
     run.wait().expect("it ends");
-    // The guard ends them; that it has is seen by the next command, which waits for nothing else of theirs.
+    // The guard ends them; the next command sees that, and waits for nothing else of theirs.
     for pid in bed.read("pids").split_whitespace() {
         while is_there(pid) {
             std::thread::yield_now();
@@ -279,7 +279,7 @@ fn a_secret_is_needed_and_lands_nowhere() {
     assert!(!contains(&all_below(&bed.path(".onceflow")), VALUE) && !contains(&all_below(&bed.path("results")), VALUE));
 }
 
-/// Runs a script as the root of its own world of mounts; what it said. `None` where that is not allowed.
+/// Runs a script as root in its own mount namespace; returns its output. `None` where that is not allowed.
 fn among_mounts(bed: &Bed, script: &str) -> Option<support::Said> {
     let allowed = Command::new("unshare").args(["-rm", "true"]).output().is_ok_and(|tried| tried.status.success());
     let run = || {
@@ -438,7 +438,7 @@ fn what_people_put_among_results_stays() {
 #[test]
 fn what_a_link_in_place_of_a_work_directory_leads_to_is_left_alone_and_that_is_said() {
     let bed = Bed::new();
-    // Links lead to this directory of the test's own, and nowhere else.
+    // Links lead to this directory of the test, and nowhere else.
     fs::create_dir(bed.path("canary")).expect("a directory");
     bed.write("canary/bird", "sings");
     let script = format!("run: |\n  echo 1 > o; d=$PWD; cd /; mv $d $d.x; ln -s {} $d", bed.path("canary").display());
@@ -455,7 +455,7 @@ fn what_a_link_in_place_of_a_work_directory_leads_to_is_left_alone_and_that_is_s
     for verb in [&["run", "flow.yaml", "--new"][..], &["reclaim"], &["fsck"]] {
         bed.run(verb).ends(0);
     }
-    // All of a store's runs are somewhere else: what has no run there is not ours to remove.
+    // The directory of runs is replaced by a link: entries there without a run are not onceflow's to remove.
     fs::rename(bed.path(".onceflow/runs"), bed.path("runs")).expect("moved");
     std::os::unix::fs::symlink(bed.path("canary"), bed.path(".onceflow/runs")).expect("a link");
     bed.run(&["reclaim"]);

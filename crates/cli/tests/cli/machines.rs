@@ -1,5 +1,6 @@
-//! Chaos: three workers and a real Redis server that syncs every commit, all of which are killed and stopped at random; one
-//! worker speaks to the server through a line that loses, delays and repeats, and is cut off altogether now and then.
+//! Chaos: three workers and a real Redis server that syncs every commit, all of which are killed and stopped at random;
+//! one worker reaches the server through a proxy that loses, delays and repeats, and is cut off altogether now and
+//! then.
 //!
 //! | harm | waits for |
 //! |---|---|
@@ -26,24 +27,24 @@ use std::{
 };
 use support::{signal, team::Team};
 
-/// Elements; each is two steps with an effect.
+/// The number of elements; each is two steps with an effect.
 const ELEMENTS: usize = 1_000;
 const ELEMENTS_LONG: usize = 5_000;
 
 /// Commits between two disturbances.
 const CALM: usize = 50;
 
-/// Commits of others while a worker is cut off, or stopped without a step.
+/// Commits of other workers while one is cut off, or stopped without a step.
 const AWAY: usize = 60;
 
-/// Kinds of harm.
+/// The number of kinds of harm.
 const HARMS: usize = 4;
 
-/// How long something may take that happens soon on an idle machine.
+/// The limit for something that happens soon on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 const MACHINES: usize = 3;
-/// The one behind the proxy.
+/// The worker behind the proxy.
 const FAR: usize = 2;
 
 const FLOW: &str = r#"
@@ -64,13 +65,13 @@ steps:
 outputs: { all: all.all }
 "#;
 
-/// What workers say: events on one stream, talk on the other.
+/// Output of workers: events on one stream, messages on the other.
 enum Said {
     Event(usize, Value),
     Talk(usize, String),
 }
 
-/// Workers, and what was heard of them.
+/// The workers, and their output so far.
 struct Machines<'a> {
     team: &'a Team,
     proxy: Proxy,
@@ -78,18 +79,18 @@ struct Machines<'a> {
     random: Random,
     tell: Sender<Said>,
     heard: Receiver<Said>,
-    /// Steps that took effect, as far as whoever committed them lived to tell.
+    /// Steps that committed, as far as the process that committed them lived to print it.
     committed: BTreeSet<String>,
-    /// What each worker has begun, as far as it was told.
+    /// The steps that each worker has begun, as far as it printed them.
     begun: Vec<BTreeSet<String>>,
-    /// How often a worker was told that its step is another's.
+    /// The number of times that a worker lost its step to another.
     lost: usize,
-    /// Who has lost the server, and who has it back, since it was last asked.
+    /// Workers that have lost the server, and that have it back, since the last disturbance began.
     away: Vec<usize>,
     back: Vec<usize>,
-    /// Who takes steps.
+    /// Workers that take steps.
     ready: BTreeSet<usize>,
-    /// Whether the run has.
+    /// The run has ended.
     has_ended: bool,
 }
 
@@ -129,15 +130,15 @@ impl<'a> Machines<'a> {
         child
     }
 
-    /// Hears the next thing that is said; answers whether there was one.
+    /// Reads the next output; returns whether there was one.
     fn hear(&mut self, within: Duration) -> bool {
         match self.heard.recv_timeout(within) {
             Ok(Said::Event(at, event)) => {
                 let step = event["step"].as_str().unwrap_or_default().to_owned();
                 match event["event"].as_str() {
                     Some("did-commit") if step.ends_with("/make") || step.ends_with("/use") => {
-                        // Whoever lost a reply and finds the step gone tells it too, and cannot know better. That it took
-                        // effect once is seen by what the next step was given.
+                        // A worker that lost a reply and finds the step gone prints this too, and cannot know better.
+                        // The input of the next step shows that the step took effect once.
                         self.committed.insert(step);
                     }
                     Some("will-run") => drop(self.begun[at].insert(step)),
@@ -158,7 +159,7 @@ impl<'a> Machines<'a> {
         true
     }
 
-    /// Hears until something is so.
+    /// Reads output until a condition holds.
     fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
         const LOOK: Duration = Duration::from_millis(100);
         let looks = PATIENCE.as_millis() / LOOK.as_millis();
@@ -170,7 +171,7 @@ impl<'a> Machines<'a> {
         }
     }
 
-    /// Hears of so many more commits, or of the end.
+    /// Reads output until so many more commits, or the end.
     fn more(&mut self, many: usize) {
         let goal = self.committed.len() + many;
         self.until("steps are committed", |all| all.has_ended || all.committed.len() >= goal);
@@ -205,18 +206,19 @@ impl<'a> Machines<'a> {
         }
     }
 
-    /// Hears until a step that a stopped worker has begun is committed by another, which is after its claim has lapsed.
+    /// Reads output until another worker commits a step that a stopped worker has begun, which is after the claim has
+    /// expired.
     fn until_taken_over(&mut self, at: usize) {
         let begun: Vec<_> = self.begun[at].difference(&self.committed).cloned().collect();
         if begun.is_empty() {
             return self.more(AWAY);
         }
-        // The run cannot end before that, unless all it has begun was committed, and only not told.
+        // The run cannot end before that, unless all steps it has begun were committed, and only not printed.
         let is_so = |all: &Self| all.has_ended || begun.iter().any(|step| all.committed.contains(step));
         self.until("steps of a stopped worker are taken over", is_so);
     }
 
-    /// Starts again who found no server when it started.
+    /// Restarts workers that found no server when they started.
     fn revive(&mut self) {
         for at in 0..self.workers.len() {
             if self.workers[at].try_wait().expect("it is ours").is_some() {
@@ -230,13 +232,13 @@ impl<'a> Machines<'a> {
         self.workers[at] = self.worker(at);
     }
 
-    /// `kill -9`.
+    /// Kills a worker, as by `kill -9`.
     fn end(&mut self, at: usize) {
         let _gone = self.workers[at].kill();
         let _reaped = self.workers[at].wait();
     }
 
-    /// Asks all to leave, and hears what they have to say.
+    /// Asks all workers to leave, and reads the rest of their output.
     fn leave(&mut self) {
         self.until("all take steps", |all| all.ready.len() == MACHINES);
         for worker in &self.workers {
@@ -265,7 +267,7 @@ fn forward(from: impl Read + Send + 'static, to: Sender<Said>, read: impl Fn(Str
     });
 }
 
-/// Asks the server for a number.
+/// Returns a number from the server.
 fn number(server: &Server, command: &str) -> usize {
     let mut link = TcpStream::connect(("127.0.0.1", server.port())).expect("it listens");
     write!(link, "{command}\r\n").expect("it reads");
@@ -274,7 +276,7 @@ fn number(server: &Server, command: &str) -> usize {
     answer.trim().trim_start_matches(':').parse().unwrap_or_else(|_| panic!("{command}: {answer}"))
 }
 
-/// Rows there are, and keys beside them.
+/// Returns the number of rows, and of keys.
 fn rows(server: &Server) -> (usize, usize) {
     (number(server, "HLEN {onceflow:0}:rows"), number(server, "DBSIZE"))
 }
@@ -287,7 +289,7 @@ fn whatever_is_killed_stopped_or_cut_off_every_step_takes_effect_once_and_nothin
     team.bed.write("chaos.yaml", FLOW);
     team.bed.write("effects", "");
     let effects = format!("effects={}", team.bed.path("effects").display());
-    // What one finished run leaves when nothing happens to it.
+    // The rows and keys that one finished run leaves when it is not disturbed.
     team.run(&["run", "chaos.yaml", "--key", "calm", "-i", "ns=[1,2]", "-i", &effects, "--out", "calm"]).ends(0);
     team.is_at_rest();
     let (calm_rows, calm_keys) = rows(&server);
@@ -300,7 +302,7 @@ fn whatever_is_killed_stopped_or_cut_off_every_step_takes_effect_once_and_nothin
     let mut machines = Machines::start(&team, &server, 7);
     let mut turn = 0;
     loop {
-        // Whoever waits may be ended by the server's end, which costs nothing.
+        // The waiting command may be ended by the end of the server, which does no harm.
         let mut waits = team.command("user", &[&run[..], &["--jobs", "0", "--quiet"]].concat());
         let talk = std::fs::File::create(team.bed.path("talk")).expect("a file for what it says");
         let mut waits = waits.stdout(Stdio::null()).stderr(talk).spawn().expect("the command starts");
@@ -312,7 +314,7 @@ fn whatever_is_killed_stopped_or_cut_off_every_step_takes_effect_once_and_nothin
                 break waits.wait().expect("it is ours");
             }
             machines.more(CALM);
-            // The last ones are left in peace, so that the end is not told by somebody who is killed then.
+            // The last commits are not disturbed, so that the end is not reported by a worker that is then killed.
             if !machines.has_ended && machines.committed.len() < elements * 9 / 5 {
                 machines.disturb(&mut server, turn);
                 turn += 1;
@@ -333,7 +335,7 @@ fn whatever_is_killed_stopped_or_cut_off_every_step_takes_effect_once_and_nothin
     let numbers: Vec<_> = given.iter().map(|line| line.split(' ').next().unwrap_or_default()).collect();
     let expected: Vec<_> = (0..elements).map(|n| n.to_string()).collect();
     assert_eq!(numbers, expected, "every element once, in order");
-    // What was used downstream is what one attempt made, and no other attempt's trace was used.
+    // The value used downstream is that of one attempt, and no other attempt's output was used.
     let effects = team.bed.read("effects");
     let made: BTreeSet<_> = effects.lines().filter_map(|line| line.strip_prefix("make ")).collect();
     let used: BTreeSet<_> = effects.lines().filter_map(|line| line.strip_prefix("use ")).collect();

@@ -1,4 +1,4 @@
-//! The command as its users meet it, one file an idea. One binary, so that it is linked once.
+//! Tests of the command as its users meet it, one file per subject. One binary, so that it is linked once.
 
 mod book;
 mod chaos;

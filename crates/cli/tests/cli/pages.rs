@@ -1,4 +1,4 @@
-//! Every code that any crate may say has a page, and every page has a code that somebody may say.
+//! Every error code of any crate has a page, and every page has a code that is used.
 
 use std::{
     collections::BTreeSet,
@@ -21,7 +21,7 @@ fn sources(below: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Words like OF0012 in a text that stand in quotes: codes, not examples in comments.
+/// Returns the quoted words like OF0012 in a text: codes, not examples in comments.
 fn codes(text: &str) -> BTreeSet<String> {
     let quoted = text.split("\"OF").skip(1).filter_map(|rest| rest.get(..5));
     quoted.filter(|rest| rest.ends_with('"')).map(|rest| format!("OF{}", &rest[..4])).collect()

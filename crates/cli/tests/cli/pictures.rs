@@ -1,4 +1,4 @@
-//! Pictures and reports: what they show, and that nothing in a flow or a key can break them.
+//! Pictures and reports: their content, and that nothing in a flow or a key can break them.
 
 use crate::support;
 

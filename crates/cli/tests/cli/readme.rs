@@ -1,4 +1,4 @@
-//! The five minutes of the README, as written there: every command of it is run, and what it says is what happens.
+//! The five minutes of the README: every command there is run, and does what the README says.
 
 use crate::support;
 
@@ -8,7 +8,7 @@ use support::{
     snippets::{Block, typed},
 };
 
-/// The blocks of this language in the part of the README that a newcomer follows.
+/// Returns the blocks of this language in the part of the README that a newcomer follows.
 fn blocks(language: &str) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the repository");
     let readme = std::fs::read_to_string(root.join("README.md")).expect("the README");

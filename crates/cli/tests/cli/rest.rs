@@ -1,5 +1,5 @@
-//! `fsck --at-rest` and `workers`: what is proven of a store that nobody uses, who keeps others from that, and for how long
-//! one is believed to be there that was killed.
+//! `fsck --at-rest` and `workers`: the proof for a store that no process uses, the workers that prevent it, and how
+//! long a killed worker counts as present.
 
 use crate::support;
 
@@ -25,7 +25,7 @@ fn prove(team: &Team) -> Said {
     team.run(&["fsck", "--at-rest", "--json"])
 }
 
-/// A worker that others see.
+/// Starts a worker, and waits until it is listed.
 fn listed(team: &Team, machine: &str, args: &[&str]) -> Worker {
     let worker = team.worker_on(machine, args);
     while team.run(&["workers", "--json"]).ends(0).json()["workers"] == serde_json::json!([]) {}
@@ -58,7 +58,7 @@ fn a_store_with_a_worker_is_refused_by_name_until_it_has_left() {
         let refused = all(&prove(&team).ends(75));
         let place = format!(":{} is there, and gave its last sign of life", worker.child.id());
         assert!(refused.contains("OF0480") && refused.contains(&place), "{refused}");
-        // Without it, what can be said is said.
+        // Without `--at-rest`, the store is checked as far as possible.
         assert_eq!(team.run(&["fsck", "--json"]).ends(0).json()["clean"], true);
         worker.leave();
         is_proven(prove(&team));

@@ -1,4 +1,4 @@
-//! Runs from the first to the last: results, resuming, replanning.
+//! Runs from start to end: results, resuming, replanning.
 
 use crate::support;
 
@@ -45,7 +45,7 @@ fn a_first_run_writes_its_results_and_a_second_one_does_nothing() {
     "#]]);
     assert_eq!(fs::metadata(bed.path("results/rain.txt")).expect("a result").ino(), inode, "the same file");
     let changed = bed.store().into_iter().filter(|file| !store.contains(file)).map(|file| file.0);
-    // Who has the store now, for people.
+    // `LOCK` names the process that has the store, for people.
     let changed: Vec<_> = changed.filter(|path| !path.ends_with("LOCK")).collect();
     assert!(changed.is_empty(), "a run that does nothing writes nothing: {changed:?}");
     bed.run(&["explain", "flow.yaml"]).expect(expect![[r#"

@@ -1,5 +1,5 @@
-//! Orders over a real HTTP server that counts, while the tool is killed at random: every charge once per key, every order
-//! that failed is compensated once, and none that did not.
+//! Orders over a real HTTP server that counts, while the tool is killed at random: every charge once per key, every
+//! failed order is compensated once, and no other.
 
 use crate::chaos;
 
@@ -43,7 +43,7 @@ steps:
 outputs: { parcel: ship.parcel }
 "#;
 
-/// What the shop was asked: by path, the keys, and how often each.
+/// Requests to the shop: by path, the keys, and the count of each.
 #[derive(Default)]
 struct Ledger(Mutex<BTreeMap<String, BTreeMap<String, usize>>>);
 
@@ -54,14 +54,14 @@ impl Ledger {
     }
 }
 
-/// A shop that charges, ships (not every third order) and refunds. Rings for every request it has answered.
+/// Starts a shop that charges, ships (not every third order) and refunds. Rings for every request it has answered.
 fn shop(ledger: Arc<Ledger>, bell: Sender<()>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = format!("http://{}", listener.local_addr().expect("an address"));
     std::thread::spawn(move || {
         for connection in listener.incoming() {
             let (ledger, bell) = (ledger.clone(), bell.clone());
-            // A connection that breaks is one more client that was killed.
+            // A broken connection is one more client that was killed.
             std::thread::spawn(move || connection.and_then(|connection| serve(&connection, &ledger, &bell)));
         }
     });
@@ -107,7 +107,7 @@ fn serve(connection: &TcpStream, ledger: &Ledger, bell: &Sender<()>) -> std::io:
     }
 }
 
-/// Runs an order until it has come to an end, killing the process after a random number of requests a few times.
+/// Runs an order until it has ended, killing the process after a random number of requests a few times.
 fn order(directory: &Path, shop: &str, number: usize, bell: &Receiver<()>, random: &mut chaos::Random) -> Option<i32> {
     let key = format!("order-{number}");
     let arguments = ["run", "flow.yaml", "--key", &key, "-i", &format!("shop={shop}"), "-i"].map(String::from);
@@ -122,7 +122,7 @@ fn order(directory: &Path, shop: &str, number: usize, bell: &Receiver<()>, rando
         let mut child = command.spawn().expect("the tool starts");
         if kill < 3 {
             for _ in 0..random.below(4) {
-                // The tool may end before the shop is asked so often.
+                // The tool may end before it has sent so many requests.
                 while bell.recv_timeout(std::time::Duration::from_millis(20)).is_err() {
                     if child.try_wait().expect("its state").is_some() {
                         break;
@@ -140,7 +140,7 @@ fn order(directory: &Path, shop: &str, number: usize, bell: &Receiver<()>, rando
     unreachable!("the loop ends by returning")
 }
 
-/// Whether a run has ended for good; starting it again would be another one.
+/// The run has ended for good; starting it again would make another one.
 fn is_over(directory: &Path, key: &str) -> bool {
     let found = chaos::json(directory, &["ls".into(), "--json".into()]);
     let runs = found.as_array().expect("a list of runs").iter();

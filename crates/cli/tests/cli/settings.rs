@@ -1,4 +1,4 @@
-//! Settings: who has the last word, and what is said when one is wrong.
+//! Settings: their precedence, and the errors for wrong ones.
 
 use crate::support;
 

@@ -5,7 +5,7 @@ use crate::support;
 use expect_test::expect;
 use support::{Bed, Gate, copy_flow, signal, until_line};
 
-/// A flow that waits at a gate.
+/// Makes a flow that waits at a gate.
 fn gated() -> (Bed, Gate) {
     let bed = Bed::new();
     let gate = bed.gate("gate");
@@ -232,7 +232,7 @@ fn a_step_goes_on_when_the_process_that_had_the_store_ends_however_it_does() {
             false => gate.open(),
         }
         first.wait().expect("it ends");
-        // The store is the second one's by the time that it answers others.
+        // By the time that `ls` gets an answer, the second process owns the store.
         bed.run(&["ls"]).ends(0);
         other.open();
         bed.end(second).ends(0);
@@ -241,7 +241,7 @@ fn a_step_goes_on_when_the_process_that_had_the_store_ends_however_it_does() {
     }
 }
 
-/// A flow of three steps in a row; each writes a line when it starts, and the last must not start twice.
+/// Returns a flow of three steps in a row; each writes a line when it starts, and the last must not start twice.
 fn counted(starts: &std::path::Path) -> String {
     let step = |name: &str, from: &str, more: &str| {
         let shell = format!("echo {name} >> '{}'; cat ${{{{ {from} }}}} > ${{{{ out.file }}}}", starts.display());
@@ -260,7 +260,7 @@ fn runs_that_share_a_directory_start_every_step_once() {
     let starts = bed.path("starts");
     bed.write("in.txt", "text");
     bed.write("counted.yaml", &counted(&starts));
-    // Each process is owner or guest, as it happens; whoever ends leaves the directory to the others.
+    // Each process is owner or guest, as it happens; one that ends leaves the directory to the others.
     std::thread::scope(|scope| {
         for lane in 0..AT_A_TIME {
             let bed = &bed;
@@ -298,7 +298,7 @@ fn steps_at_work_start_once_though_the_owner_is_killed_under_them() {
     }
     owner.kill().expect("it is there");
     owner.wait().expect("it ends");
-    // The store is one of the guests' by the time that it answers others, and another guest comes and goes.
+    // By the time that `ls` gets an answer, one of the guests owns the store, and another guest comes and goes.
     bed.run(&["ls"]).ends(0);
     for (run, gate) in guests {
         gate.open();

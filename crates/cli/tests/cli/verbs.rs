@@ -1,4 +1,4 @@
-//! The verbs that look into runs and take them up again, on a real store, by the real command.
+//! The verbs that inspect and resume runs, on a real store, by the real command.
 
 use crate::support;
 
@@ -16,8 +16,8 @@ mod truth;
 
 use support::Bed;
 
-/// A flow `sum` of three steps: `x` reads input `a`, `y` reads `b`, `z` reads both and fails unless a file `ok` is there.
-/// Each writes its name to `ran`, so that what ran is known.
+/// A flow `sum` of three steps: `x` reads input `a`, `y` reads `b`, `z` reads both and fails unless a file `ok` exists.
+/// Each appends its name to `ran`, so that the test knows which ran.
 pub(crate) fn three(bed: &Bed, keep: &str) -> std::path::PathBuf {
     let (ran, ok) = (bed.path("ran"), bed.path("ok"));
     let (ran, ok) = (ran.display(), ok.display());
@@ -32,7 +32,7 @@ pub(crate) fn three(bed: &Bed, keep: &str) -> std::path::PathBuf {
     )
 }
 
-/// What ran since this was asked last, in order of the names.
+/// Returns the steps that ran since the last call, sorted by name.
 pub(crate) fn ran(bed: &Bed) -> String {
     let text = std::fs::read_to_string(bed.path("ran")).unwrap_or_default();
     let _gone = std::fs::remove_file(bed.path("ran"));

@@ -1,4 +1,4 @@
-//! Stores that earlier versions wrote are opened, read and gone on with. `fixtures/make` makes the one of this version.
+//! Stores that earlier versions wrote are opened, read and resumed. `fixtures/make` makes the one of this version.
 
 use crate::support;
 
@@ -34,7 +34,7 @@ impl Old {
         self.bed.said(command.current_dir(&home).env("HOME", &home).output().expect("the command starts"))
     }
 
-    /// The flow again, under a key.
+    /// Runs the flow again, under a key.
     fn again(&self, key: &str) -> serde_json::Value {
         let args = ["run", "flow.yaml", "-i", r#"words=["one","three"]"#, "-i", "text=text.txt", "--json"];
         let said = self.run(&[&args[..], &["--history", "5000w", "--out", key, "--key", key]].concat());

@@ -9,7 +9,7 @@ use support::{
     team::{Team, stores},
 };
 
-/// Every element once, each with a trace; then all of them together.
+/// A flow that runs every element once, each with a trace; then all of them together.
 fn many(team: &Team, labels: &str) -> Vec<String> {
     let effects = team.bed.path("effects");
     let flow = format!(
@@ -36,7 +36,7 @@ fn words(all: &[String]) -> Vec<&str> {
 
 const TEN: &str = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n";
 
-/// How often each line is in a file.
+/// Returns how often each line is in a text.
 fn counts(text: &str) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
     text.lines().for_each(|line| *counts.entry(line).or_default() += 1);
@@ -69,14 +69,14 @@ fn a_run_works_on_its_own_steps_too_and_needs_no_worker() {
         let run = many(&team, "");
         team.run(&[&["run"], &words(&run)[..], &["--shared"]].concat()).ends(0);
         assert_eq!(team.bed.read("results/all.txt"), TEN);
-        // It is the same run for who does not say so.
+        // Without `--shared` it is the same run.
         let again = team.run(&[&["run"], &words(&run)[..]].concat()).ends(0);
         assert!(again.stderr.contains("nothing to do"), "{}", again.stderr);
         team.is_at_rest();
     }
 }
 
-/// A run whose only step waits at a gate.
+/// Makes a run whose only step waits at a gate.
 fn gated(team: &Team) -> support::Gate {
     let gate = team.bed.gate("gate");
     team.bed.write("in.txt", "text");
@@ -100,7 +100,7 @@ fn a_worker_that_is_asked_to_stop_finishes_what_it_has_and_takes_no_more() {
         gate.open();
         let (code, said) = worker.end();
         assert!(code == 0 && said.contains("left: 1 step done, 0 failed, 0 lost"), "{code}: {said}");
-        // What follows is for others.
+        // The following steps are left to other workers.
         let (code, said) = team.worker(&["--once"]).end();
         assert_eq!(code, 0, "{said}");
         team.wait(&COPY).ends(0);
@@ -138,7 +138,7 @@ fn what_a_killed_worker_had_is_done_by_another() {
         gate.until_there();
         killed.signal("KILL");
         assert_eq!(killed.end().0, -1);
-        // As on another machine, where nobody sees that the process is gone.
+        // As on another machine, which cannot see that the process is gone.
         let other = team.worker_on("other", &["--lease", "2s"]);
         gate.until_there();
         gate.open();
@@ -175,7 +175,7 @@ fn show_names_a_silent_worker_and_its_steps() {
 
 #[test]
 fn a_worker_that_was_slow_is_refused_and_told() {
-    // One that is stopped and has a directory keeps all others from it.
+    // A stopped process that owns a directory keeps all others from it, so only servers are tested.
     for team in stores().into_iter().filter(Team::is_server) {
         let gate = gated(&team);
         team.start(&COPY);
@@ -224,7 +224,7 @@ fn a_run_that_nobody_works_on_can_be_cancelled_and_one_that_waits_for_a_label() 
         let run = many(&team, "labels: [gpu],");
         team.start(&words(&run));
         team.run(&["cancel", "many"]).ends(5);
-        // One whose only step stands where all workers would look.
+        // A run whose only step is where all workers would look.
         team.bed
             .write("one.yaml", "flow: one\nsteps: { a: { run: 'echo 1', out: { t: text } } }\noutputs: { t: a.t }\n");
         team.start(&["one.yaml"]);
@@ -304,7 +304,7 @@ fn a_worker_takes_as_many_steps_as_it_runs_and_leaves_the_others_to_others() {
             gate.until_there();
             let seen = loop {
                 let seen = team.run(&["workers", "--json"]).ends(0).json();
-                // Each says when it comes that it is there, and its step may be read before that.
+                // Each worker registers when it starts, and its step may be read before that.
                 if seen["workers"].as_array().is_some_and(|workers| workers.len() == n) {
                     break seen;
                 }
@@ -347,7 +347,7 @@ fn a_worker_says_that_a_silent_server_is_lost_and_that_it_is_back() {
     team.is_at_rest();
 }
 
-/// A run at a gate, on a server; the command that attends it.
+/// Starts a run that waits at a gate, on a server; returns the gate and the command that attends it.
 fn at_a_gate(team: &Team) -> (support::Gate, std::process::Child) {
     let gate = team.bed.gate("gate");
     team.bed.write("text.txt", "text\n");

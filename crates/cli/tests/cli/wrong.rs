@@ -1,4 +1,4 @@
-//! The command used wrongly: what is said, and how it ends. One snapshot each.
+//! Wrong uses of the command: the message and the exit code. One snapshot each.
 
 use crate::support;
 

@@ -82,8 +82,8 @@ impl Layered {
     }
 }
 
-/// Returns the layer of each item: the length of the longest path to it. Items that nothing feeds then move next to those
-/// they feed. Arrows that lead back do not count: groups may feed each other.
+/// Returns the layer of each item: the length of the longest path to it. Items that nothing feeds then move next to
+/// those they feed. Arrows that lead back do not count: groups may feed each other.
 fn longest(items: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     let edges = forward(items, edges);
     let (mut into, mut out) = (vec![0; items], vec![Vec::new(); items]);

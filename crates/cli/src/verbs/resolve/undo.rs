@@ -1,5 +1,5 @@
-//! Of a run that could not be undone: says what becomes of the undo of a step. When nothing is left to decide, or all are
-//! tried again, the run is seen to its end.
+//! Decides about the failed undo of a step, in a run that could not be undone. When nothing is left to decide, or all
+//! undos are retried, this process works on the run until its end.
 
 use crate::{
     args, asking, codes,
@@ -15,7 +15,7 @@ use onceflow_core::protocol::rows::Failed;
 use onceflow_engine::{Resolution, Summary};
 use serde_json::json;
 
-/// Decides.
+/// Decides about an undo.
 pub(super) async fn run(
     args: &args::Resolve,
     session: Session,
@@ -62,7 +62,7 @@ pub(super) async fn run(
     Ok(exit)
 }
 
-/// The undo that is meant: the only one that failed, or the one that is named.
+/// Returns the undo to decide about: the only one that failed, or the one that is named.
 fn meant<'a>(run: &'a Summary, step: Option<&str>) -> Result<&'a Failed, Fault> {
     let names: Vec<_> = run.not_undone.iter().map(|failed| words::step(&failed.address)).collect();
     let none = |message: String| {

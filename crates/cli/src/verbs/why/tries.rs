@@ -1,4 +1,5 @@
-//! What happened at each try at a step, and afterwards: what was said of it by hand, and how it was undone. From the event log.
+//! The attempts at a step, read from the event log, and what followed: outcomes that were reported by hand, and its
+//! undo.
 
 use crate::{
     event_log::{self, ReportedOutcome},
@@ -40,16 +41,16 @@ pub(super) enum End {
     Reused,
     Failed(Vec<String>),
     Unknown,
-    /// It waits for an event.
+    /// The step waits for an event.
     Waits,
     Lost,
-    /// Not logged: it is running, or its worker is gone.
+    /// The end is not logged: the attempt is running, or its worker is gone.
     Unsaid,
 }
 
 /// One try at the step.
 pub(super) struct Try {
-    /// From 1, under its plan: a try by hand counts on, though its attempts begin anew.
+    /// The number, from 1, under its plan: a retry by hand counts on, though its attempts begin anew.
     pub(super) number: usize,
     pub(super) plan: u32,
     pub(super) attempt: u32,
@@ -67,7 +68,8 @@ pub(super) fn tries(step: &str, events: &[Seen]) -> Vec<Try> {
     let mut found: Vec<Try> = Vec::new();
     for event in events.iter().filter(|event| is_of(event, step)) {
         if let Some(said) = &event.said {
-            // What it was waited for is told; it is no try. A worker may have begun the next one before it was written down.
+            // A reported outcome belongs to the attempt that waited for it, and is no attempt itself. A worker may have
+            // begun the next attempt before the report was logged.
             let is_open = |one: &&mut Try| matches!(one.end, End::Unknown | End::Waits) && one.said.is_none();
             if let Some(one) = found.iter_mut().rfind(is_open) {
                 one.said = Some(said.clone());
@@ -105,7 +107,7 @@ pub(super) fn tries(step: &str, events: &[Seen]) -> Vec<Try> {
             Some(last) if last.end == End::Unsaid && last.plan == event.plan => {
                 (last.until, last.end) = (Some(event.t.max(last.from)), end);
             }
-            // Whether it took effect is asked again whenever the run is: that is no other try.
+            // An unknown outcome is logged again whenever the run is resumed: that is no further attempt.
             Some(last) if last.end == end && end == End::Unknown && last.said.is_none() => {}
             _ => found.push(begins(1, end, None)),
         }
@@ -115,7 +117,7 @@ pub(super) fn tries(step: &str, events: &[Seen]) -> Vec<Try> {
 
 /// Steps inside a step, of which events were seen.
 pub(super) struct Inside {
-    /// It is an each, under its last plan.
+    /// The step is an each, under its last plan.
     pub(super) is_each: bool,
 }
 

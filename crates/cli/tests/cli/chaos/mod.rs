@@ -1,4 +1,4 @@
-//! The tool as a process that is killed: started, listened to, killed after a random number of events, started again.
+//! Runs the tool as a process that is killed after a random number of events, and started again.
 
 pub(crate) mod proxy;
 
@@ -10,25 +10,25 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// A small generator: the tests are the same every time.
+/// A small generator with a fixed seed: the tests are the same every time.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    /// Less than `bound`.
+    /// Returns a number less than `bound`.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % bound
     }
 }
 
-/// The tool, in a directory.
+/// Returns a command that runs the tool in a directory.
 pub(crate) fn onceflow(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_onceflow"));
     command.current_dir(directory).env_remove("ONCEFLOW_STORE").stdin(Stdio::null());
     command
 }
 
-/// What a command that must succeed answers.
+/// Runs a command that must succeed, and returns the JSON it prints.
 pub(crate) fn json(directory: &Path, arguments: &[String]) -> Value {
     let output = onceflow(directory).args(arguments).output().expect("the tool starts");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -36,14 +36,14 @@ pub(crate) fn json(directory: &Path, arguments: &[String]) -> Value {
     serde_json::from_str(&out).unwrap_or_else(|error| panic!("{arguments:?} answers no JSON: {error}\n{out}"))
 }
 
-/// What a run told.
+/// The events and the output of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     /// Steps whose code ran.
     pub(crate) ran: BTreeSet<String>,
-    /// Steps that took effect, every time one did.
+    /// Steps that committed, once for every commit.
     pub(crate) committed: Vec<String>,
-    /// What it printed.
+    /// The JSON that it printed.
     pub(crate) output: Value,
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn run_until_done(directory: &Path, arguments: &[String], kills: usiz
     told
 }
 
-/// Runs a flow until it has told so many events; then it is killed. Whether it finished.
+/// Runs a flow until it has printed so many events, then kills it; returns whether it finished.
 fn run(directory: &Path, arguments: &[String], events: usize, told: &mut Told) -> bool {
     let mut command = onceflow(directory);
     command.args(["run", "--json"]).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -111,7 +111,7 @@ fn run(directory: &Path, arguments: &[String], events: usize, told: &mut Told) -
     }
 }
 
-/// The steps of an explanation that would run: those without others inside.
+/// Returns the steps of an explanation that would run: those without others inside.
 pub(crate) fn leaves_to_run(explanation: &Value) -> BTreeSet<String> {
     let steps = explanation["steps"].as_array().expect("steps");
     let names: Vec<_> = steps.iter().map(|step| step["step"].as_str().expect("an address")).collect();
@@ -123,9 +123,9 @@ pub(crate) fn leaves_to_run(explanation: &Value) -> BTreeSet<String> {
     runs.map(|(_, name)| (*name).to_owned()).collect()
 }
 
-/// The store is whole, and no step left a directory.
+/// Checks that the store is whole, and that no step left a directory.
 pub(crate) fn nothing_is_left(directory: &Path) {
-    // Whoever was killed last could not clear up.
+    // The process that was killed last could not clean up.
     let reclaimed = onceflow(directory).args(["reclaim"]).output().expect("the tool starts");
     assert!(reclaimed.status.success(), "{}", String::from_utf8_lossy(&reclaimed.stderr));
     let found = onceflow(directory).args(["fsck"]).output().expect("the tool starts");

@@ -1,6 +1,6 @@
-//! Stands between a worker and a Redis server, and is as bad as a network can be: loses requests, loses replies, delays replies,
-//! delivers a request twice, and cuts everything off. It knows where a request and its reply begin and end, so what it does is
-//! done to whole calls of scripts; everything else it passes on.
+//! A proxy between a worker and a Redis server that is as bad as a network can be: it loses requests, loses replies,
+//! delays replies, delivers a request twice, and cuts all connections. It parses requests and replies, so that it harms
+//! whole calls of scripts; everything else is passed on.
 
 use crate::chaos::Random;
 use std::{
@@ -15,15 +15,15 @@ use std::{
     time::Duration,
 };
 
-/// What becomes of a reply.
+/// The fate of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reply {
     Pass,
-    /// It is passed on so much later.
+    /// The reply is passed on after this time.
     Delay(Duration),
-    /// It answers a request that the client did not send.
+    /// The reply is dropped, because it answers a duplicate that the client did not send.
     Swallow,
-    /// The client never hears, and the connection is gone.
+    /// The reply is dropped, and the connection is closed.
     Lose,
 }
 
@@ -38,7 +38,7 @@ struct Line {
     is_cut: AtomicBool,
     random: Mutex<Random>,
     open: Mutex<Vec<TcpStream>>,
-    /// How often each kind of harm was done.
+    /// The number of times that each kind of harm was done.
     harm: Mutex<BTreeMap<&'static str, usize>>,
 }
 
@@ -64,7 +64,7 @@ impl Proxy {
         Proxy { port, line }
     }
 
-    /// Cuts everything off, or lets it pass again.
+    /// Cuts all connections, or lets them pass again.
     pub(crate) fn cut(&self, is_cut: bool) {
         self.line.is_cut.store(is_cut, SeqCst);
         if is_cut {
@@ -74,7 +74,7 @@ impl Proxy {
         }
     }
 
-    /// How often each kind of harm was done.
+    /// Returns the number of times that each kind of harm was done.
     pub(crate) fn harm(&self) -> BTreeMap<&'static str, usize> {
         self.line.harm.lock().expect("nobody panics with it").clone()
     }
@@ -113,7 +113,7 @@ impl Line {
             let request = frame(&mut reader)?;
             let has = |word: &[u8]| request.windows(word.len()).any(|window| window == word);
             if has(b"SUBSCRIBE") {
-                // From now on the server speaks unasked.
+                // From now on the server sends messages without requests.
                 expect.send(None).map_err(gone)?;
             } else if has(b"EVALSHA") {
                 match self.fate() {
@@ -133,7 +133,7 @@ impl Line {
         }
     }
 
-    /// What becomes of a call's reply, and whether the call is delivered twice; `None` if it is lost.
+    /// Decides the fate of a call's reply, and whether the call is delivered twice; `None` if the call is lost.
     fn fate(&self) -> Option<(Reply, bool)> {
         let mut random = self.random.lock().expect("nobody panics with it");
         let (name, fate) = match random.below(100) {
@@ -151,7 +151,7 @@ impl Line {
 fn replies(server: &TcpStream, mut client: &TcpStream, expected: &Receiver<Option<Reply>>) -> io::Result<()> {
     let mut reader = BufReader::new(server);
     let mut is_unasked = false;
-    // Nobody sends here: it is for waiting.
+    // Nothing is ever sent on this channel: it is only waited on.
     let (_never, nothing) = channel::<()>();
     loop {
         let reply = frame(&mut reader)?;
@@ -172,7 +172,7 @@ fn close(one: &TcpStream, other: &TcpStream) {
     drop(other.shutdown(Shutdown::Both));
 }
 
-/// One request or reply, as it stands on the wire.
+/// Reads one request or reply, as it is on the wire.
 fn frame(reader: &mut impl BufRead) -> io::Result<Vec<u8>> {
     let mut bytes = vec![];
     read_frame(reader, &mut bytes)?;

@@ -1,8 +1,8 @@
-//! What a step is given from the store: ordinary files, through which it can harm nobody.
+//! Inputs of a step from the store are ordinary files, through which the step cannot harm other steps.
 
 use crate::support::Bed;
 
-/// Two large values and a small one; and a step that looks at what it is given.
+/// A flow with two large values and a small one; and a step that looks at its inputs.
 fn flow(look: &str, beside: &str) -> String {
     format!(
         "
@@ -44,7 +44,7 @@ fn a_step_that_writes_to_its_inputs_harms_neither_the_store_nor_its_siblings() {
     let said = bed.run(&["run", "given.yaml"]).ends(1);
     assert!(said.stderr.contains("OF0309") && said.stderr.contains("spoil"), "{}", said.all());
     assert!(!said.stderr.contains("failed  look") && !said.stderr.contains("store is damaged"), "{}", said.all());
-    // The culprit is mended: nothing that the others gave was spoilt.
+    // With the culprit fixed, the outputs of the other steps are intact.
     bed.write("given.yaml", &flow("sha256sum in/* > seen.txt", ""));
     bed.run(&["run", "given.yaml"]).ends(0);
     let sums = bed.read("results/seen.txt");

@@ -1,10 +1,10 @@
-//! Objects that are changed or lost below `blobs/`: nobody is given wrong bytes, `explain` says what is damaged, and the next run
-//! computes it again. All of it in stores that the test made.
+//! Objects that are changed or lost below `blobs/`: no step gets wrong bytes, `explain` names the damage, and the next
+//! run computes the values again. All of it in stores that the test made.
 
 use crate::support::{Bed, copy_flow};
 use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
 
-/// A large file is made of a large input, and another of that; every step writes down that it ran.
+/// A flow that makes a large file from a large input, and another from that; every step logs that it ran.
 const FLOW: &str = "
 flow: two
 inputs: { text: file }
@@ -38,7 +38,7 @@ impl Done {
         Done { bed, a, b }
     }
 
-    /// The objects of the store.
+    /// Returns the objects of the store.
     fn objects(&self) -> Vec<PathBuf> {
         let files = self.bed.store().into_iter().map(|(path, ..)| path);
         files.filter(|path| path.parent().is_some_and(|parent| parent.ends_with("objects"))).collect()
@@ -49,7 +49,7 @@ impl Done {
         self.objects().into_iter().find(is_it).expect("an object of this content")
     }
 
-    /// The objects of what both steps gave, made writable.
+    /// Returns the objects of both steps' outputs, made writable.
     fn made_writable(&self) -> (PathBuf, PathBuf) {
         let (a, b) = (self.object_of(&self.a), self.object_of(&self.b));
         writable(&a);
@@ -82,7 +82,7 @@ fn writable(path: &PathBuf) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("our own file");
 }
 
-/// Every way in which a file can be harmed. The first is the one to harm; the other is another object.
+/// Every way to damage a file. The first argument is the file to damage; the second is another object.
 type Harm = (&'static str, fn(&PathBuf, &PathBuf));
 
 const HARMS: [Harm; 7] = [
@@ -128,12 +128,12 @@ fn wrong_bytes_are_never_given_out_and_the_next_run_heals_the_store() {
             assert!(explained.stdout.contains(&line), "{harm}: {}", explained.all());
             let said = done.bed.run(&RUN).ends(0);
             done.is_right();
-            // What reads from a step that runs again runs again.
+            // A step that reads from one that runs again runs again, too.
             let expected = if harmed == "a" || harm == "swapped" { "a\nb\n" } else { "b\n" };
             assert_eq!(done.bed.read("log"), expected, "{harm}: {}", said.all());
             done.bed.run(&["reclaim"]).ends(0);
             done.is_whole();
-            // It is as if nothing had happened.
+            // The store is as before the damage.
             done.forget_results();
             assert!(done.bed.run(&RUN).ends(0).stderr.contains("nothing has changed"));
             done.is_right();
@@ -161,7 +161,7 @@ fn a_step_that_reads_from_a_damaged_object_is_given_the_right_bytes() {
     }
 }
 
-/// Two steps, the second of which is changed.
+/// A flow of two steps, the second of which is changed.
 const KEPT: &str = "
 flow: kept
 steps:
@@ -218,7 +218,7 @@ fn fsck_compares_lengths_always_and_digests_if_asked_and_says_which() {
         let json = done.bed.run(&["fsck", "--deep", "--json"]).ends(7).json();
         assert_eq!((&json["deep"], &json["clean"]), (&true.into(), &false.into()), "{harm}");
         assert!(json["digests"].as_u64() > Some(1), "{json}");
-        // What is repaired is computed again; nothing fails for ever.
+        // Repaired values are computed again; nothing fails for ever.
         done.bed.run(&["fsck", "--deep", "--repair", "--yes"]).ends(0);
         done.forget_results();
         let explained = done.bed.run(&["explain", "two.yaml", "-i", "text=in.txt"]).ends(0);

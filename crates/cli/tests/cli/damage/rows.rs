@@ -1,4 +1,5 @@
-//! Rows and objects of a store on a server that are deleted or changed behind its back: `fsck` tells, or nobody misses them.
+//! Rows and objects of a store on a server that are deleted or changed behind its back: `fsck` reports them, or they
+//! are not needed.
 
 use crate::support::team::Team;
 use onceflow_engine::{Engine, Options};
@@ -6,7 +7,7 @@ use onceflow_store::{Store, testing::redis::Server, values::fsck::Mode};
 use redis::{Commands, Connection};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Done, with something kept, a list and a large file.
+/// A flow that is done, with a kept value, a list and a large file.
 const DONE: &str = "
 flow: done
 inputs: { n: list<int> }
@@ -19,7 +20,7 @@ steps:
 outputs: { t: sum.t }
 ";
 
-/// A step fails; another waits for it and for one that is done.
+/// A flow with a step that fails, and another that waits for it and for one that is done.
 const FAILED: &str = "
 flow: failed
 steps:
@@ -29,11 +30,12 @@ steps:
 outputs: { t: c.t }
 ";
 
-/// Rows that nobody misses, by the beginning of their group: what only people read, who is there, whose turn it is.
+/// Rows whose loss does no harm, by the beginning of their group: those for people only, of present workers, and of
+/// turns.
 const HARMLESS: [&str; 6] = ["L", "W", "attended", "workers", "wanted", "values.sweeper"];
 
-/// What is not told, because it is as if it had never been there, and is computed again: what a step gave and that is no stored
-/// value, and a run that has ended, which could have been forgotten. See `engine/fsck.rs`.
+/// Losses that are not reported, because the row might never have existed, and its content is computed again: an output
+/// of a step that is no stored value, and a run that has ended, which could have been forgotten. See `engine/fsck.rs`.
 const KNOWN: [&str; 2] = ["K:m deleted with its name", "runs:ended deleted with its name"];
 
 struct Bed {
@@ -53,7 +55,7 @@ impl Bed {
         team.bed.write("failed.yaml", FAILED);
         team.run(&["run", "done.yaml", "-i", "n=[10,2000,3000]", "--keep", "1d"]).ends(0);
         team.run(&["run", "failed.yaml", "--keep", "1d"]).ends(1);
-        // Nobody works on it.
+        // A run that no process works on.
         team.start(&["failed.yaml", "--key", "ready"]);
         let keys: Vec<String> = redis.keys("*:rows").expect("keys");
         let tag = keys[0].strip_suffix("rows").expect("it ends so").to_owned();
@@ -61,7 +63,7 @@ impl Bed {
         Bed { team, redis, tag, runtime, _server: server }
     }
 
-    /// Everything that is told to be wrong.
+    /// Returns all problems that are reported.
     fn told(&self, deep: bool) -> Vec<String> {
         self.runtime.block_on(async {
             let store = Store::connect(&self.team.url()).await.expect("a store");
@@ -91,7 +93,7 @@ impl Bed {
         let _new: i64 = self.redis.hset(format!("{}rows", self.tag), field, row).expect("it is put");
     }
 
-    /// Deletes a row and, if it is to look as if it had never been there, its name.
+    /// Deletes a row and, if it is to look as if it had never existed, its name.
     fn delete(&mut self, field: &[u8], set: Option<&str>) {
         let _gone: i64 = self.redis.hdel(format!("{}rows", self.tag), field).expect("it is deleted");
         if let Some(set) = set {
@@ -111,13 +113,13 @@ fn connection(server: &Server) -> Connection {
     redis::Client::open(server.url()).and_then(|client| client.get_connection()).expect("a server")
 }
 
-/// The group of a row, as far as it says what kind of row it is; with the kind of a row of a run.
+/// Returns the kind of a row, from its group; for a row of a run also from its name.
 fn kind(field: &[u8], row: &[u8]) -> String {
     let length = usize::from(u16::from_be_bytes([field[1], field[2]]));
     let (group, name) = field[3..].split_at(length);
     let known = std::str::from_utf8(group).unwrap_or_default();
     match group.first() {
-        // What the key of a run leads to: which of two it is stands behind the version.
+        // The row under a run's key: the byte after the version says whether the run has ended.
         _ if known == "runs" => String::from(if row[1] == 1 { "runs:ended" } else { "runs:active" }),
         _ if known.starts_with("values") || known.starts_with("runs") || HARMLESS.contains(&known) => known.to_owned(),
         Some(letter @ (b'r' | b'R' | b'K')) => {
@@ -158,7 +160,7 @@ fn every_row_that_is_lost_or_changed_on_a_server_is_told_or_missed_by_nobody() {
     let mut missed = Vec::new();
     for (field, row) in &rows {
         let kind = kind(field, row);
-        // Deleted, as by a command; and as if it had never been there.
+        // The row is deleted as by a command, and also as if it had never existed.
         let set = match field[0] {
             0 => Some("names"),
             1 => Some("free"),

@@ -10,12 +10,12 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 
-/// A directory of its own.
+/// A temporary directory to run commands in.
 pub(crate) struct Bed {
     pub(crate) dir: tempfile::TempDir,
 }
 
-/// What a command said, with all that differs from run to run made alike.
+/// The output of a command; all that differs from run to run can be normalised.
 pub(crate) struct Said {
     pub(crate) code: i32,
     pub(crate) stdout: String,
@@ -47,7 +47,7 @@ impl Bed {
         let mut command = Command::new(env!("CARGO_BIN_EXE_onceflow"));
         command.args(args).current_dir(self.dir.path()).stdin(Stdio::null());
         command.env_remove("ONCEFLOW_STORE").env_remove("NO_COLOR").env_remove("RUST_BACKTRACE");
-        // Nobody's own settings.
+        // The settings of the user who runs the tests must not count.
         command.env_remove("ONCEFLOW_PROFILE").env("XDG_CONFIG_HOME", self.path("config"));
         command
     }
@@ -66,7 +66,7 @@ impl Bed {
         }
     }
 
-    /// Starts the command, and goes on.
+    /// Starts the command without waiting for it.
     pub(crate) fn start(&self, args: &[&str]) -> Child {
         let mut command = self.command(args);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts")
@@ -77,7 +77,7 @@ impl Bed {
         self.said(child.wait_with_output().expect("the command ends"))
     }
 
-    /// A place where a step can be met.
+    /// Makes a gate at which a step can be met.
     pub(crate) fn gate(&self, name: &str) -> Gate {
         let gate = Gate { here: self.path(&format!("{name}.here")), go: self.path(&format!("{name}.go")) };
         for path in [&gate.here, &gate.go] {
@@ -87,7 +87,7 @@ impl Bed {
         gate
     }
 
-    /// Every file below the store, with its content and the time it was changed.
+    /// Returns every file below the store, with its content and modification time.
     pub(crate) fn store(&self) -> Vec<(PathBuf, Vec<u8>, std::time::SystemTime)> {
         let (mut found, mut look) = (Vec::new(), vec![self.path(".onceflow")]);
         while let Some(directory) = look.pop() {
@@ -107,33 +107,33 @@ impl Bed {
     }
 }
 
-/// Two pipes: a step says that it is there, and waits until it may go on.
+/// Two pipes: a step reports that it is there, and waits until it may continue.
 pub(crate) struct Gate {
     here: PathBuf,
     go: PathBuf,
 }
 
 impl Gate {
-    /// What a step does at the gate.
+    /// Returns the shell code of a step at the gate.
     pub(crate) fn shell(&self) -> String {
         format!("echo here > '{}'; read -r _ < '{}'", self.here.display(), self.go.display())
     }
 
-    /// Waits until a step is there.
+    /// Waits until a step is at the gate.
     pub(crate) fn until_there(&self) {
         let mut text = String::new();
         fs::File::open(&self.here).expect("a pipe").read_to_string(&mut text).expect("a step writes");
         assert_eq!(text, "here\n");
     }
 
-    /// Lets the step go on.
+    /// Lets the step continue.
     pub(crate) fn open(&self) {
         let mut pipe = fs::File::options().write(true).open(&self.go).expect("a pipe");
         pipe.write_all(b"go\n").expect("the step reads");
     }
 }
 
-/// Reads lines until one has this in it.
+/// Reads until a line contains this word; returns all lines.
 pub(crate) fn until_line(from: &mut (impl Read + ?Sized), word: &str) -> String {
     let mut all = String::new();
     let mut reader = BufReader::with_capacity(1, from);
@@ -154,7 +154,7 @@ pub(crate) fn signal(child: &Child, name: &str) {
     assert!(sent.success());
 }
 
-/// What was told of steps that are side by side may come in any order: here, step by step.
+/// Sorts the lines of concurrent steps, which may come in any order, step by step.
 fn step_by_step(mut lines: Vec<String>) -> Vec<String> {
     let step = |line: &String| {
         let (word, rest) = line.split_at_checked(8)?;
@@ -167,7 +167,7 @@ fn step_by_step(mut lines: Vec<String>) -> Vec<String> {
 }
 
 impl Said {
-    /// Everything it said, in one text.
+    /// Returns all output, normalised, in one text.
     pub(crate) fn all(&self) -> String {
         let part = |name: &str, text: &str| {
             let text = self.alike(text);
@@ -176,7 +176,7 @@ impl Said {
         format!("{}{}-- exit {}\n", part("stdout", &self.stdout), part("stderr", &self.stderr), self.code)
     }
 
-    /// Without what differs from run to run.
+    /// Replaces all that differs from run to run.
     fn alike(&self, text: &str) -> String {
         alike(&text.replace(&self.dir.display().to_string(), "[dir]"))
     }
@@ -197,7 +197,7 @@ impl Said {
     }
 }
 
-/// A text without what differs from run to run.
+/// Replaces all in a text that differs from run to run.
 pub(crate) fn alike(text: &str) -> String {
     let text = text.replace(&std::env::var("PATH").expect("a path"), "[path]");
     let text = numbers(&text, "process ", "", "[pid]");
@@ -246,7 +246,7 @@ fn numbers(text: &str, before: &str, after: &str, by: &str) -> String {
     done
 }
 
-/// A flow of one step that copies a file, after some shell.
+/// Returns a flow of one step that copies a file, after some shell code.
 pub(crate) fn copy_flow(name: &str, shell: &str) -> String {
     let shell: String = shell.lines().map(|line| format!("      {line}\n")).collect();
     format!(

@@ -1,25 +1,26 @@
-//! Snippets of pages: the fenced blocks of a page, and a reader who types them, in order, in a home of its own.
+//! Snippets of pages: the fenced blocks of a page, and a reader that types them, in order, in a home of its own.
 //!
 //! | fence | what the reader does |
 //! |---|---|
-//! | `console` | types what follows `$ ` (and `> `), and sees what stands below: exactly that, but for what differs from run to run |
-//! | `sh` | types all of it; it ends well |
-//! | any, with `file=NAME` | puts it into that file; a flow must then check, and settings must be settings |
-//! | `yaml` | a flow: it checks |
+//! | `console` | types the text after `$ ` (and `> `); the output must be the text below, except for what differs from
+//! run to run |
+//! | `sh` | types all of it; it must succeed |
+//! | any, with `file=NAME` | writes it to that file; a flow must then check, and settings must be valid |
+//! | `yaml` | a flow: it must check |
 //! | `rust` | nothing: it is compiled and run with the documentation of the crate |
-//! | `text`, `json`, none | looks at it |
+//! | `text`, `json`, none | nothing |
 //! | any, with `norun=WHY` | nothing, for that reason |
 //!
-//! In what is seen, `...` stands for any lines and `[..]` for any text in a line. A command that ends with something else
-//! than 0 says so: `# exit 4`. A page is brought up to date with `UPDATE_EXPECT=1`.
+//! In expected output, `...` stands for any lines and `[..]` for any text in a line. A command with an exit code other
+//! than 0 is marked: `# exit 4`. `UPDATE_EXPECT=1` brings a page up to date.
 
 use super::{Bed, Said, alike};
 use std::{fs, net::TcpListener, path::Path, process::Command};
 
-/// The port that pages speak of; a free one is taken instead.
+/// The port on pages; a free one is used instead.
 const PORT: &str = "6400";
 
-/// Where readers are at home.
+/// The home of the reader on pages.
 const HOME: &str = "/home/you";
 
 /// A fenced block.
@@ -32,7 +33,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Of all there are on a page.
+    /// Returns all blocks of a page.
     pub(crate) fn all(page: &str) -> Vec<Block> {
         let (mut found, mut lines) = (Vec::new(), page.lines().enumerate());
         while let Some((at, line)) = lines.next() {
@@ -59,7 +60,7 @@ impl Block {
     }
 }
 
-/// Runs a script as somebody would type it, with the tool on the PATH.
+/// Runs a script as a user would type it, with the tool on the PATH.
 pub(crate) fn typed(bed: &Bed, script: &str) -> Said {
     let bin = Path::new(env!("CARGO_BIN_EXE_onceflow")).parent().expect("a directory").display().to_string();
     let path = format!("{bin}:{}", std::env::var("PATH").expect("a path"));
@@ -69,11 +70,11 @@ pub(crate) fn typed(bed: &Bed, script: &str) -> Said {
     bed.said(bash.output().expect("a shell"))
 }
 
-/// Somebody who reads one page and types what it says.
+/// A reader of one page, who types its commands.
 pub(crate) struct Reader {
     bed: Bed,
     port: String,
-    /// What is not as it is told.
+    /// Differences between the page and the real output.
     pub(crate) wrong: Vec<String>,
 }
 
@@ -85,7 +86,7 @@ impl Reader {
         Reader { bed, port: free.port().to_string(), wrong: Vec::new() }
     }
 
-    /// Does what a page says; answers the page as it should be.
+    /// Follows a page; returns the page as it should be.
     pub(crate) fn read(&mut self, name: &str, page: &str) -> String {
         let lines: Vec<_> = page.lines().map(|line| format!("{line}\n")).collect();
         let (mut now, mut at) = (String::new(), 0);
@@ -99,7 +100,7 @@ impl Reader {
         now + &lines[at..].concat()
     }
 
-    /// A file of this name that the reader has made, wherever.
+    /// Returns a file of this name that the reader has made in any directory.
     pub(crate) fn made(&self, name: &str) -> Option<String> {
         let mut look = vec![self.bed.path("home")];
         while let Some(directory) = look.pop() {
@@ -112,7 +113,7 @@ impl Reader {
         None
     }
 
-    /// Does what one block says; answers what should stand there instead.
+    /// Follows one block; returns the text that should replace it.
     fn follow(&mut self, place: &str, block: &Block) -> Option<String> {
         if block.attribute("norun").is_some() {
             return None;
@@ -152,7 +153,7 @@ impl Reader {
         }
     }
 
-    /// Types something where the last command left off; what is seen, and how it ended.
+    /// Types a script where the last command left off; returns the output and the exit code.
     fn types(&self, script: &str) -> (String, i32) {
         let (home, state) = (self.bed.path("home"), self.bed.path("state"));
         let (home, state) = (home.display(), state.display());
@@ -198,7 +199,7 @@ impl Reader {
     }
 }
 
-/// What is typed, and what is seen then.
+/// Returns the commands, each with its expected output.
 fn exchanges(text: &str) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     for line in text.lines() {
@@ -243,7 +244,7 @@ fn line_fits(told: &str, seen: &str) -> bool {
     seen.ends_with(rest)
 }
 
-/// Without how long ago something was, which is the last column of tables.
+/// Replaces how long ago something was, in the last column of tables.
 fn ageless(text: &str) -> String {
     let is_age = |word: &str| word == "just now" || word.ends_with(" ago");
     let ageless = |line: &str| match line.trim_end().rsplit_once("  ") {

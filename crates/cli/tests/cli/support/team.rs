@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-/// How long something may take that happens at once on an idle machine.
+/// The limit for something that happens at once on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A store, and a directory to run commands in.
@@ -18,7 +18,7 @@ pub(crate) struct Team {
     store: String,
 }
 
-/// A store of each kind.
+/// Returns a store of each kind.
 pub(crate) fn stores() -> Vec<Team> {
     [String::from("store"), shared_url()].map(Team::on).into()
 }
@@ -28,7 +28,7 @@ impl Team {
         Team { bed: Bed::new(), store }
     }
 
-    /// Where the store is.
+    /// Returns the address of the store.
     pub(crate) fn url(&self) -> String {
         self.store.clone()
     }
@@ -37,7 +37,7 @@ impl Team {
         self.store.contains("://")
     }
 
-    /// A command on the store, as on the machine of this name.
+    /// Returns a command on the store, as on the machine of this name.
     pub(crate) fn command(&self, machine: &str, args: &[&str]) -> Command {
         let mut command = self.bed.command(args);
         command.env("ONCEFLOW_STORE", &self.store).env("XDG_CACHE_HOME", self.bed.path(&format!("cache-{machine}")));
@@ -49,12 +49,12 @@ impl Team {
         self.bed.said(self.command("user", args).output().expect("the command starts"))
     }
 
-    /// Starts a run that workers work on.
+    /// Starts a run and leaves it to workers.
     pub(crate) fn start(&self, args: &[&str]) -> Said {
         self.run(&[&["run"], args, &["--shared", "--no-wait"]].concat()).ends(3)
     }
 
-    /// Waits for what a run gives, without working on it.
+    /// Waits for the result of a run, without working on it.
     pub(crate) fn wait(&self, args: &[&str]) -> Said {
         self.run(&[&["run"], args, &["--shared", "--jobs", "0"]].concat())
     }
@@ -76,7 +76,8 @@ impl Team {
         worker
     }
 
-    /// Nothing is wrong, nobody is there, nothing waits. Who was killed is missed only after a while.
+    /// Checks that nothing is wrong, that no worker is there and nothing waits. A killed worker is missed only after a
+    /// while.
     pub(crate) fn is_at_rest(&self) {
         let nobody = serde_json::json!({"workers": [], "backlog": []});
         for _ in 0..2_000 {
@@ -108,7 +109,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Waits until it says this.
+    /// Waits until the worker prints this.
     #[track_caller]
     pub(crate) fn until(&mut self, word: &str) -> String {
         loop {
@@ -128,14 +129,14 @@ impl Worker {
         signal(&self.child, name);
     }
 
-    /// How it ends, and what it said.
+    /// Waits for its end; returns the exit code and all output.
     pub(crate) fn end(mut self) -> (i32, String) {
         let status = self.child.wait().expect("it ends");
         self.said.extend(self.lines.iter().map(|line| format!("{line}\n")));
         (status.code().unwrap_or(-1), self.said.clone())
     }
 
-    /// Asks it to stop; what it said.
+    /// Asks the worker to stop; returns all output.
     #[track_caller]
     pub(crate) fn leave(self) -> String {
         self.signal("TERM");
@@ -145,7 +146,7 @@ impl Worker {
     }
 }
 
-/// It does not outlive a test that fails.
+/// A worker does not outlive a test that fails.
 impl Drop for Worker {
     fn drop(&mut self) {
         let _gone = self.child.kill();

@@ -1,9 +1,10 @@
-//! Verbs that are asked for what is not there, has no more to say, or may not be so: what they answer, and how they end.
+//! Verbs that are asked for something that does not exist, has no output, or is not allowed: their answers and exit
+//! codes.
 
 use super::{support::Bed, three};
 use expect_test::expect;
 
-/// A flow with a step that says something, one that says nothing, one that does not run, and one that is tried twice.
+/// A flow with a step that prints, one that does not, one that does not run, and one that is tried twice.
 fn quiet() -> Bed {
     let bed = Bed::new();
     bed.write(
@@ -83,7 +84,7 @@ fn a_run_or_a_step_that_is_not_there_is_bad_usage_for_every_verb() {
     ] {
         assert!(bed.run(args).ends(2).stderr.starts_with("error[OF0450]"), "{args:?}");
     }
-    // A name that is right, of something that does not allow what is asked: the answer is no.
+    // The name is right, but the step does not allow what is asked: the answer is no.
     bed.run(&["resolve", "quiet", "mute", "--redo"]).ends(1);
     bed.run(&["send", "quiet", "event", "--step", "mute"]).ends(1);
     bed.run(&["run", "quiet.yaml", "-q", "--key", "quieter"]).ends(0);
@@ -113,7 +114,7 @@ fn a_file_that_is_not_there_is_bad_usage_for_every_verb() {
         let said = bed.run(args).ends(2);
         assert!(said.stderr.contains(&format!("error[{code}]: ")), "{args:?}: {}", said.stderr);
     }
-    // What is wrong inside of a file that is there is another matter.
+    // A problem inside an existing file has another exit code.
     bed.write("empty.yaml", "");
     bed.run(&["check", "empty.yaml"]).ends(4);
     bed.run(&["check", "empty.yaml", "nosuch.yaml"]).ends(2);

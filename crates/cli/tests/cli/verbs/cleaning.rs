@@ -1,11 +1,11 @@
-//! Nothing is left behind: what is replaced goes, what is removed goes, and what that costs does not grow.
+//! Nothing is left behind: replaced values are deleted, removed runs are deleted, and the cost of that does not grow.
 
 use super::{support::Bed, three};
 use expect_test::expect;
 use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
 use std::{fs, mem::MaybeUninit};
 
-/// Bytes of a large file.
+/// The size of a large file.
 const LARGE: u64 = 2_000_000;
 
 /// A flow `large` whose result is its input and two million bytes.
@@ -18,7 +18,7 @@ fn large(bed: &Bed) {
     );
 }
 
-/// Bytes of the objects in the store.
+/// Returns the bytes of the objects in the store.
 fn objects(bed: &Bed) -> u64 {
     let files = fs::read_dir(bed.path(".onceflow/blobs/0/objects")).into_iter().flatten().flatten();
     files.map(|file| file.metadata().map_or(0, |file| file.len())).sum()
@@ -101,7 +101,7 @@ fn what_lies_in_the_directory_is_counted_and_what_is_unknown_is_named() {
     let files = bed.run(&["du", "--json"]).ends(0).json()["files"].clone();
     assert_eq!(files["others"], serde_json::json!([{"path": "stray.txt", "bytes": 15}]), "{files}");
     let all: u64 = bed.store().iter().map(|(_, content, _)| content.len() as u64).sum();
-    // Whoever has the store says so in it for a moment, and remembers a little.
+    // The process that has the store writes that into it for a moment, and a small cache.
     let counted = files["total"].as_u64().expect("a number");
     assert!(counted.abs_diff(all) < 300, "{all} bytes are there: {files}");
     let said = bed.run(&["fsck", "--at-rest"]).ends(0);

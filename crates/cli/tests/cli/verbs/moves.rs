@@ -1,4 +1,4 @@
-//! EachProgress runs and changed flows: what moving one does, what is refused, and how that is known before.
+//! Unfinished runs and changed flows: the effect of moving a run to the new flow, refusals, and how both are predicted.
 
 use super::{
     ran,
@@ -113,11 +113,11 @@ fn what_must_not_run_twice_is_refused_by_explain_by_check_and_by_run_alike() {
         (&false.into(), &"OF0413".into()),
         "{checked}"
     );
-    // A refusal comes alone: nothing is said to run.
+    // A refusal comes alone: no step is announced to run.
     let said = bed.run(&["run", "sum.yaml"]).ends(1);
     assert!(said.stderr.starts_with("error[OF0413]") && !said.stderr.contains("will run"), "{}", said.all());
     assert_eq!(ran(&bed), "");
-    // What does not concern it may change, and the refused plan has left the run as it was.
+    // Steps that it does not depend on may change, and the refused plan has left the run as it was.
     change(&bed, "echo 6", "echo 5");
     change(&bed, "; exit 1", "");
     bed.run(&["check", "sum.yaml", "--against-runs"]).ends(0);

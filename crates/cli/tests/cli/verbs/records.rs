@@ -1,4 +1,4 @@
-//! What a store knows of runs: room, lineage, differences; and runs as files.
+//! Records of runs in a store: disk usage, lineage, differences; and runs as files.
 
 use super::{ran, support::Bed, three};
 use serde_json::Value;
@@ -41,7 +41,7 @@ fn every_byte_of_a_store_is_somebodys() {
 #[test]
 fn a_part_of_a_run_is_listed_once_and_all_of_them_are_the_total() {
     let bed = done("keep: 1h\n");
-    // What earlier plans gave is still there.
+    // Outputs of earlier plans are still there.
     for b in ["3", "4"] {
         bed.run(&["run", "sum.yaml", "-i", "a=1", "-i", &format!("b={b}")]).ends(0);
     }
@@ -73,7 +73,7 @@ fn a_digest_is_called_what_it_is() {
     let text = bed.run(&["lineage", "in.txt"]).ends(0).stdout;
     assert!(text.starts_with(&format!("in.txt  blake3 {digest}\n")), "{text}");
     assert!(text.contains(&format!("input text, blake3 {digest}\n")) && !text.contains("value "), "{text}");
-    // Found by its digest only, it has no name; and what is stored is another's.
+    // Found by its digest only, the file has no name; and the stored value has another digest.
     let text = bed.run(&["lineage", digest]).ends(0).stdout;
     assert!(text.contains("input text, value ") && !text.contains(&format!("value {digest}")), "{text}");
 }
@@ -135,7 +135,7 @@ fn lineage_compares_digests_and_reads_no_stored_value() {
     assert!(ended.stderr.contains("OF0452"), "{}", ended.stderr);
 }
 
-/// A flow that does something to every text of a list, and then to what came of each; `end` is what its last step ends with.
+/// A flow that transforms every text of a list, and then every result; `end` is the end of its last step.
 fn texts(bed: &Bed, keep: &str, end: &str) {
     for (name, text) in [("a.txt", "one"), ("b.txt", "two")] {
         bed.write(name, text);
@@ -156,7 +156,7 @@ fn a_file_of_a_list_is_traced_back_through_its_element_to_inputs_and_code() {
     let bed = Bed::new();
     texts(&bed, "keep: 1h\n", "");
     bed.run(&["run", "texts.yaml", "-i", "texts=*.txt"]).ends(0);
-    // One of an output: through the element that made it, and that which this was made of.
+    // An element of an output is traced through the element it was made from, and the one that was made from.
     let said = bed.run(&["lineage", "results/all/b.two"]).ends(0).stdout;
     let told: Vec<_> = said.lines().skip(1).map(|line| line.split(", ").next().unwrap_or_default()).collect();
     assert!(told[0].starts_with("is output all[1] of run texts ("), "{said}");
@@ -168,11 +168,12 @@ fn a_file_of_a_list_is_traced_back_through_its_element_to_inputs_and_code() {
     assert_eq!(steps, ["up[1]", "twice[1]"], "{said}");
     assert_eq!(said["steps"][0]["inputs"][0]["from"]["input"], "texts[1]", "{said}");
     assert_eq!(said["steps"][1]["inputs"][0]["from"]["step"], "up[1]", "{said}");
-    // One that was kept on the way, because somebody needs the list.
+    // An element that was kept on the way, because another step needs the list.
     bed.write("mine.up", "TWO");
     let said = bed.run(&["lineage", "mine.up", "--json"]).ends(0).json()["found"][0].take();
     assert_eq!((&said["is"], &said["from"]["port"]), (&"up of step up[1]".into(), &"up".into()), "{said}");
-    // One of an input, as long as the list can be read as it was; of two of the same content, that of this name.
+    // An element of an input is found as long as the list can be read as it was; of two with the same content, the one
+    // with this name.
     bed.write("b.txt", "one");
     bed.run(&["run", "texts.yaml", "-i", "texts=*.txt", "--key", "same"]).ends(0);
     let said = bed.run(&["lineage", "b.txt", "--json"]).ends(0).json();
@@ -240,11 +241,11 @@ fn what_differs_is_shown_if_it_is_short_and_known() {
     let line = text.lines().next().unwrap_or_default().to_owned();
     let to = line.strip_prefix("~ input b: changed from \"2\" to ").unwrap_or_else(|| panic!("{text}"));
     assert!(to.len() == 16 && to.chars().all(|letter| letter.is_ascii_hexdigit()), "{text}");
-    // What was written down beside the run may say anything: it is not believed.
+    // The metadata beside the run may say anything: it is not trusted.
     let id = bed.run(&["show", "sum", "--json"]).ends(0).json()["id"].as_str().expect("an id").to_owned();
     bed.write(&format!(".onceflow/runs/{id}/inputs.json"), r#"{"a":"1","b":"20"}"#);
     assert!(!bed.run(&["diff", "sum", "long"]).ends(1).stdout.contains('"'));
-    // Of a file it says the name, which may be the same.
+    // Of a file, the metadata has the name, which may be the same.
     bed.write("copy.yaml", &super::support::copy_flow("copy", ""));
     for (content, key) in [("one", "one"), ("two", "two")] {
         bed.write("in.txt", content);
@@ -266,7 +267,7 @@ fn a_run_moves_to_another_store_as_one_file() {
         other(&["import", "sum.run"]).ends(1);
         other(&["import", "sum.run", "--replace"]).ends(0);
         other(&["import", "sum.run", "--key", "second"]).ends(0);
-        // It is the same run there: nothing runs, its results are written, and it can be asked and forked.
+        // The imported run is the same run: nothing runs, its results are written, and it can be inspected and forked.
         let said = other(&["run", "sum.yaml", "-i", "a=1", "-i", "b=2", "--out", "there"]).ends(0);
         assert_eq!((ran(&bed).as_str(), said.stdout.trim()), ("", r#"{"z":"there/z.txt","x":"x 1"}"#));
         assert_eq!(bed.read("there/z.txt"), bed.read("results/z.txt"));

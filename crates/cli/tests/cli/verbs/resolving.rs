@@ -1,4 +1,4 @@
-//! Steps that must not start twice, and asking before something is done that cannot be undone.
+//! Steps that must not start twice, and confirmation before changes that cannot be undone.
 
 use super::support::{Bed, Gate, until_line};
 use expect_test::expect;
@@ -32,7 +32,7 @@ fn killed() -> Bed {
     bed
 }
 
-/// The same, and one that follows has found it.
+/// The same run, after a following command has found and parked the step.
 fn unknown() -> Bed {
     let bed = killed();
     bed.run(&["run", "pay.yaml"]).ends(3);
@@ -77,7 +77,7 @@ fn a_step_that_was_killed_and_must_not_start_twice_is_not_said_to_run() {
         next: onceflow resolve pay charge --done | --redo | --fail WHY
         -- exit 3
     "#]]);
-    // One that found it says the same.
+    // After a command has found the step, `explain` reports the same.
     let explained = bed.run(&["explain", "pay.yaml", "--json"]).ends(0).json();
     assert_eq!((&explained["run"], &explained["unknown"]), (&1.into(), &1.into()), "{explained}");
     assert_eq!(bed.read("paid"), "charge\n");
@@ -281,7 +281,7 @@ fn destructive_verbs_say_what_they_would_do_and_never_wait_for_an_answer_that_ca
     assert_eq!(said["run_directories"], 0, "{said}");
     bed.run(&["fsck", "--repair", "--dry-run"]).ends(0);
     bed.run(&["ls", "--json"]).ends(0);
-    // Without a terminal nobody is asked.
+    // Without a terminal there is no confirmation.
     bed.run(&["cancel", "p"]).ends(5);
     bed.run(&["cancel", "pay", "--dry-run"]).expect(expect![[r#"
         -- stdout

@@ -1,4 +1,4 @@
-//! Why, retry and fork.
+//! `why`, `retry` and `fork`.
 
 use super::{ran, support::Bed, three};
 use expect_test::expect;
@@ -163,7 +163,7 @@ fn a_step_that_is_reused_says_so_and_why() {
 
 #[test]
 fn a_fork_runs_only_what_depends_on_the_changed_inputs_whatever_the_old_run_came_to() {
-    // Of an unfinished run, of one that keeps, and of one that is done and keeps nothing.
+    // Forks of an unfinished run, of one that keeps values, and of one that is done and keeps nothing.
     for (keep, is_done, runs) in [("", false, "y z"), ("keep: 1h\n", true, "y z"), ("", true, "y z")] {
         let bed = failed(keep);
         bed.write("ok", "");
@@ -179,7 +179,7 @@ fn a_fork_runs_only_what_depends_on_the_changed_inputs_whatever_the_old_run_came
         assert_eq!(bed.read("elsewhere/z.txt"), "x 1 y 3\n");
         let why = bed.run(&["why", "other", "x", "--json"]).ends(0).json();
         assert_eq!((&why["fate"], &why["plans"][0]["reason"]), (&"reused".into(), &"kept".into()), "{why}");
-        // It is a run like any other, and the old one is as it was.
+        // The fork is a run like any other, and the old one is as it was.
         let third = bed.run(&["fork", "other", "--key", "third", "-i", "a=9"]).ends(0);
         assert_eq!(third.json()["x"], "x 9");
         let ls = bed.run(&["ls", "--json"]).ends(0).json();

@@ -55,7 +55,8 @@ fn an_event_is_brought_to_the_step_that_waits_and_the_run_goes_on() {
     let value = r#"{"by": "ann", "limit": 5}"#;
     let said = bed.run(&["send", "-", "approved", value, "--id", "mail-17", "--json"]).ends(0).json();
     assert_eq!((&said["step"], &said["delivered"]), (&"approval".into(), &true.into()), "{said}");
-    // Sent again under the same id it is not taken twice, now and when the run has ended; without one it is refused.
+    // Sent again under the same id, the event is not delivered twice, neither now nor when the run has ended; without
+    // an id it is refused.
     let again = bed.run(&["send", "order", "approved", value, "--id", "mail-17", "--json"]).ends(0).json();
     assert_eq!(again["delivered"], false, "{again}");
     bed.run(&["send", "order", "approved", value]).ends(3);
@@ -148,7 +149,7 @@ fn a_step_that_only_waits_has_done_nothing_and_a_changed_flow_goes_on_waiting() 
     "#]]);
     bed.run(&["send", "order", "approved", r#"{"by": "bob", "limit": 1}"#]).ends(0);
     assert_eq!(bed.run(&["retry", "order"]).ends(0).stdout.trim(), r#"{"note":"sent by bob below 1"}"#);
-    // What was waited for and came is not asked for again.
+    // An event that was delivered is not asked for again.
     bed.write("order.yaml", &bed.read("order.yaml").replace("wait: approved", "wait: allowed"));
     bed.run(&["run", "order.yaml"]).expect(expect![[r#"
         -- stderr
@@ -194,7 +195,7 @@ fn elements_that_only_wait_have_done_nothing_and_a_changed_flow_goes_on_waiting_
     bed.run(&["send", "both", "second", "last", "--step", "ask[1]/second"]).ends(0);
     let said = bed.run(&["retry", "both"]).ends(0);
     assert_eq!(said.stdout.trim(), r#"{"lines":["dear p first second","dear q first last"]}"#);
-    // What was sent is remembered across plans: it is not taken twice.
+    // Delivered events are remembered across plans: none is delivered twice.
     let again = bed.run(&["send", "both", "first", "no", "--step", "ask[0]/first", "--id", "ask[0]/first", "--json"]);
     assert_eq!(again.ends(0).json()["delivered"], false);
     bed.run(&["fsck"]).ends(0);
@@ -206,7 +207,7 @@ fn an_event_that_was_sent_for_one_element_is_not_asked_for_again() {
     bed.run(&["send", "both", "first", "yes", "--step", "ask[1]/first"]).ends(0);
     change(&bed, "echo ${{ name }}", "echo dear ${{ name }}");
     let run: [&str; 6] = ["run", "both.yaml", "-i", "names=p", "-i", "names=q"];
-    // Its each would begin again, and with it the element that has its event.
+    // The each would begin again, and with it the element whose event was delivered.
     let said = bed.run(&run).ends(1);
     assert!(
         said.stderr.contains("error[OF0413]: run `both` has done ask[*]/first, which would run again"),
@@ -215,7 +216,7 @@ fn an_event_that_was_sent_for_one_element_is_not_asked_for_again() {
     );
     let checked = bed.run(&["check", "both.yaml", "--against-runs", "--json"]).ends(1).json();
     assert_eq!(checked["runs"][0]["refused"]["code"], "OF0413", "{checked}");
-    // The run is as it was, and what was sent is still there.
+    // The run is as it was, and the delivered events are still there.
     change(&bed, "echo dear ${{ name }}", "echo ${{ name }}");
     bed.run(&run).ends(3);
     for (event, step) in [("first", "ask[0]/first"), ("second", "ask[1]/second")] {
@@ -242,7 +243,7 @@ fn a_loop_and_a_choice_that_only_wait_have_done_nothing_and_what_was_sent_to_the
     let change = |say: &str, ask: &str| bed.write("turns.yaml", &flow(say).replace("n + ok.x", ask));
     change("a", "n + ok.x");
     bed.run(&["run", "turns.yaml"]).ends(3);
-    // Nothing was sent to its first iteration yet, so all of it may change.
+    // No event was delivered to its first iteration yet, so all of it may change.
     change("b", "n + ok.x + 0");
     bed.run(&["run", "turns.yaml"]).ends(3);
     bed.run(&["send", "turns", "ok", "1"]).ends(0);
@@ -254,7 +255,7 @@ fn a_loop_and_a_choice_that_only_wait_have_done_nothing_and_what_was_sent_to_the
     change("b", "n + ok.x + 0");
     bed.run(&["send", "turns", "ok", "1"]).ends(0);
     bed.run(&["retry", "turns"]).ends(3);
-    // The loop is done, and what it gave is held; the choice waits in an arm.
+    // The loop is done, and its outputs are held; the choice waits in an arm.
     change("c", "n + ok.x + 0");
     bed.run(&["run", "turns.yaml"]).ends(3);
     bed.run(&["send", "turns", "small", "word"]).ends(0);

@@ -1,20 +1,20 @@
-//! Input files stay where they are: steps read them at their own paths, the store only refers to them, and nothing is
+//! Input files are not copied: steps read them at their own paths, the store only refers to them, and no output is
 //! committed that was made while one of them changed.
 
 use super::support::{Bed, copy_flow, team::stores};
 use std::{fs, path::Path};
 
-/// Bytes of a file that would be an object of its own.
+/// The size of a file that would be an object of its own.
 const LARGE: u64 = 50 << 20;
 
-/// A large file that takes no room.
+/// Makes a large file that takes no disk space.
 fn sparse(bed: &Bed, name: &str) -> std::path::PathBuf {
     let path = bed.path(name);
     fs::File::create(&path).expect("a file").set_len(LARGE).expect("room for a hole");
     path
 }
 
-/// Bytes of all objects of a store.
+/// Returns the bytes of all objects of a store.
 fn objects(store: &Path) -> u64 {
     let (mut bytes, mut look) = (0, vec![store.join("blobs")]);
     while let Some(directory) = look.pop() {
@@ -26,7 +26,7 @@ fn objects(store: &Path) -> u64 {
     bytes
 }
 
-/// A flow whose step says where its input is, meets somebody at a gate, and fails if `fail` is there.
+/// A flow whose step prints the path of its input, waits at a gate, and fails if the file `fail` exists.
 fn counting(bed: &Bed, gate: &str) -> String {
     let fail = bed.path("fail");
     let flow = format!(
@@ -83,7 +83,7 @@ fn an_input_that_changes_while_a_step_reads_it_commits_nothing_and_a_new_run_pla
     assert!(!bed.path("results").exists(), "{}", said.all());
     let shown = bed.run(&["show", "count", "--json"]).ends(0).json();
     assert_eq!(shown["status"], "failed", "{shown}");
-    // Trying the same again helps nobody: the run is for what the file held.
+    // Retrying does not help: the run is for the earlier content of the file.
     let retried = bed.run(&["retry", "count"]).ends(1);
     assert!(retried.stderr.contains("[OF0330]") && retried.stderr.contains("input changed"), "{}", retried.all());
     let run = bed.start(&["run", "count.yaml", "-i", "reads=reads.fq"]);
@@ -159,10 +159,10 @@ fn explain_says_what_cannot_be_recomputed_when_an_input_is_gone() {
     let data = bed.run(&["explain", "count.yaml", "-i", "reads=reads.fq", "--json"]).ends(0).json();
     assert_eq!(data["gone"][0]["cannot_be_recomputed"], serde_json::json!(["count"]), "{data}");
     assert_eq!(data["run"], 0, "{data}");
-    // Nothing runs without it, and nothing is explained that never ran.
+    // Without the file nothing runs, and a run that never existed is not explained.
     bed.run(&["run", "count.yaml", "-i", "reads=reads.fq"]).ends(2);
     bed.run(&["explain", "count.yaml", "-i", "reads=reads.fq", "--key", "other"]).ends(2);
-    // A run that failed and needs it says so too, and fsck does not call it damage.
+    // A failed run that needs the file reports that too, and `fsck` does not call it damage.
     bed.write("reads.fq", "two\n");
     bed.write("fail", "");
     bed.run(&["run", "count.yaml", "-i", "reads=reads.fq"]).ends(1);
@@ -204,7 +204,7 @@ fn inputs_are_copied_into_the_store_when_somebody_says_so() {
         let du = bed.run(&["du", "--json"]).ends(0).json();
         assert_eq!(du["total"]["referenced_bytes"], 0, "{way}: {du}");
         fs::remove_file(bed.path("fail")).unwrap();
-        // The store has it: the file itself is not needed any more.
+        // The store has a copy: the file itself is not needed any more.
         fs::remove_file(bed.path("reads.fq")).unwrap();
         bed.run(&["retry", "count"]).ends(0);
         assert_eq!(bed.read("results/n.txt").trim(), LARGE.to_string(), "{way}");
@@ -230,7 +230,7 @@ fn stores_of_several_machines_copy_inputs_unless_their_path_is_shared() {
     }
 }
 
-/// A run that gives a large file and a small one.
+/// A run with a large and a small file as outputs.
 fn giving(bed: &Bed, more: &str) {
     bed.write(
         "give.yaml",
@@ -277,7 +277,7 @@ fn a_result_that_was_moved_is_the_users_own_and_the_store_refers_to_it() {
     bed.run(&["fsck"]).ends(0);
     let again = bed.run(&["run", "give.yaml"]).ends(0);
     assert!(again.stderr.contains("nothing to do"), "{}", again.all());
-    // Another place is filled from the first.
+    // Another directory of results is filled from the first.
     bed.run(&["run", "give.yaml", "--out", "other", "--results-mode", "copy"]).ends(0);
     assert_eq!(fs::metadata(bed.path("other/big.bin")).unwrap().len(), LARGE);
     // The store can hold the same content again.
@@ -292,7 +292,7 @@ fn a_moved_result_that_the_user_changed_is_computed_again_and_never_given_out() 
     bed.run(&["run", "give.yaml"]).ends(0);
     bed.write("results/big.bin", "mine now");
     bed.run(&["fsck"]).ends(0);
-    // The first may only find out that it is not there any more.
+    // The first command may only find out that the file is gone.
     let said = bed.run(&["run", "give.yaml", "--out", "other"]);
     let again = bed.run(&["run", "give.yaml", "--out", "other"]).ends(0);
     let len = fs::metadata(bed.path("other/big.bin")).unwrap().len();

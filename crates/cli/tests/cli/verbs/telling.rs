@@ -1,10 +1,10 @@
-//! What is said of a run, whatever became of it: that it was said by hand, undone, interrupted, or is still to be done.
+//! Reports on a run, whatever its outcome: reported by hand, undone, interrupted, or not finished yet.
 
 use super::support::{Bed, Gate, until_line};
 use expect_test::expect;
 
-/// A flow that charges, notes and ships. The first two can be undone, the second by this shell if a file is there; the
-/// third does this shell, and fails unless another file is there.
+/// A flow that charges, notes and ships. The first two can be undone, the second by the shell code `undo` if a file
+/// exists; the third runs the shell code `ship`, and fails unless another file exists.
 fn shop(bed: &Bed, undo: &str, ship: &str) {
     let (can_undo, can_ship) = (bed.path("can-undo"), bed.path("can-ship"));
     bed.write(
@@ -20,7 +20,7 @@ fn shop(bed: &Bed, undo: &str, ship: &str) {
     );
 }
 
-/// A flow over a list of numbers: 3 waits at the gate, and those above it until a file is there.
+/// A flow over a list of numbers: 3 waits at the gate, and those above it until a file exists.
 fn each(bed: &Bed, gate: &Gate) {
     let (open, never) = (bed.path("open"), bed.gate("never"));
     bed.write(
@@ -36,7 +36,7 @@ fn each(bed: &Bed, gate: &Gate) {
     );
 }
 
-/// Runs a command until a step of it is at the gate and these lines were said, and kills it.
+/// Runs a command until one of its steps is at the gate and these lines were printed, then kills it.
 fn kill_at(bed: &Bed, gate: &Gate, args: &[&str], lines: &[&str]) {
     let mut run = bed.start(args);
     gate.until_there();
@@ -84,7 +84,7 @@ fn a_step_that_was_undone_says_so_and_one_that_could_not_be_says_why() {
     assert_eq!((&why["fate"], &why["undo"]["end"]), (&"undone".into(), &"done".into()), "{why}");
 }
 
-/// Every verb that says how a run stands says this.
+/// Checks that every verb that prints the status of a run prints this one.
 #[track_caller]
 fn is_said_by_all_verbs(bed: &Bed, run: &str, status: &str) {
     let of = |args: &[&str]| bed.run(&[args, &["--json"]].concat()).ends(0).json();

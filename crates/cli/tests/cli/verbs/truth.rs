@@ -1,11 +1,11 @@
-//! What is told of a run is true: after kills, at any size, of steps that are one node for the engine, and whatever steps
-//! write and keys have in them.
+//! Reports on a run are true: after kills, at any size, for steps that are one node for the engine, and whatever steps
+//! write and keys contain.
 
 use super::support::{Bed, until_line};
 use expect_test::expect;
 use std::{fs, os::unix::ffi::OsStrExt, path::PathBuf};
 
-/// The directory beside the store of the only run.
+/// Returns the directory beside the store of the only run.
 fn beside(bed: &Bed) -> PathBuf {
     let mut runs = fs::read_dir(bed.path(".onceflow/runs")).expect("runs");
     runs.next().expect("a run").expect("a run").path()
@@ -32,7 +32,7 @@ fn commits_that_nobody_lived_to_tell_are_done_and_not_interrupted() {
     until_line(run.stderr.as_mut().expect("it is read"), "run     s[4]");
     run.kill().expect("it is there");
     run.wait().expect("it ends");
-    // As if it had been killed before it could write down that these took effect.
+    // The log is changed as if the process had been killed before it could log these commits.
     let trail = beside(&bed).join("trail.jsonl");
     let text = fs::read_to_string(&trail).expect("a trail");
     let untold = |line: &&str| !(line.contains("did-commit") && (line.contains("s[2]") || line.contains("s[3]")));
@@ -44,7 +44,7 @@ fn commits_that_nobody_lived_to_tell_are_done_and_not_interrupted() {
     assert_eq!(step["elements"], 7, "{step}");
     let graph = bed.run(&["graph", "many", "--json"]).ends(0).json().to_string();
     assert!(graph.contains("\"done\":4") && graph.contains("\"interrupted\":1"), "{graph}");
-    // Without a word of what happened, the store still knows.
+    // Without the event log, the store still has the progress.
     fs::remove_file(&trail).expect("a trail");
     let step = bed.run(&["show", "many", "--json"]).ends(0).json()["steps"][0].clone();
     assert_eq!((&step["done"], &step["elements"]), (&4.into(), &7.into()), "{step}");
@@ -71,7 +71,7 @@ fn failures_are_counted_once_however_often_they_were_tried_and_the_rest_is_told(
     assert_eq!(shown["inputs"]["n"].as_array().map(Vec::len), Some(32), "a list is given whole: {}", shown["inputs"]);
 }
 
-/// Two lists that are gone over together, so that they are one node, and a loop.
+/// Two lists that are iterated together, so that they are one node, and a loop.
 const JOINED: &str = "flow: joined\ninputs: { n: list<int>, add: int, mul: int }\nsteps:\n  \
     a: { each: i in inputs.n, run: 'echo $(( ${{ i }} + ${{ inputs.add }} ))', out: { x: int } }\n  \
     b: { each: y in a.x, run: 'echo $(( ${{ y }} * ${{ inputs.mul }} ))', out: { z: int } }\n  \
@@ -148,12 +148,12 @@ fn what_a_step_writes_and_a_key_has_in_it_never_commands_the_terminal() {
         let said = bed.run(&args).ends(0);
         assert!(!said.stdout.contains('\u{1b}') && !said.stderr.contains('\u{1b}'), "{args:?}: {}", said.all());
     }
-    // Data is exact, and so are logs that nobody looks at here.
+    // Data is exact, and so are logs when stdout is not a terminal.
     let shown = bed.run(&["show", key, "--json"]).ends(0).json();
     assert_eq!(shown["key"], key);
     assert!(shown["failures"][0]["causes"].to_string().contains("gone\\u001b[2J"), "{shown}");
     assert!(bed.run(&["logs", key]).ends(0).stdout.contains("gone\u{1b}[2J"));
-    // What is said to do next can be pasted.
+    // The suggested command can be pasted into a shell.
     let next = listed.stderr.trim().strip_prefix("next: onceflow logs ").expect("what to do next");
     assert!(next.starts_with("$'two\\x0alines\\x1b[2J'"), "{next}");
 }
@@ -198,7 +198,7 @@ fn check_says_which_inputs_the_command_needs() {
     "#]]);
 }
 
-/// What a terminal of so many columns is sent by a command.
+/// Returns the bytes that a command sends to a terminal of so many columns.
 fn on_terminal(bed: &Bed, columns: usize, words: &str) -> String {
     let onceflow = env!("CARGO_BIN_EXE_onceflow");
     let shell = format!("stty cols {columns} rows 20; exec '{onceflow}' {words}");
@@ -208,13 +208,13 @@ fn on_terminal(bed: &Bed, columns: usize, words: &str) -> String {
     String::from_utf8_lossy(&command.output().expect("util-linux has `script`").stdout).into_owned()
 }
 
-/// The rows that were drawn, without colours and other commands to the terminal.
+/// Returns the rows that were drawn, without colours and other escape sequences.
 fn rows(sent: &str) -> Vec<String> {
     let mut plain = String::new();
     let mut letters = sent.chars();
     while let Some(letter) = letters.next() {
         match letter {
-            // A command ends with a letter.
+            // An escape sequence ends with a letter.
             '\u{1b}' => drop(letters.by_ref().skip(1).find(char::is_ascii_alphabetic)),
             letter => plain.push(letter),
         }
@@ -237,7 +237,7 @@ fn rows_of_the_live_view_fit_the_terminal_and_count_elements() {
         let bars: Vec<_> = drawn.iter().filter(|row| row.starts_with("a_step")).collect();
         assert!(bars.iter().any(|row| row.contains("5/5")), "five elements, of two steps each: {drawn:?}");
         assert!(!bars.iter().any(|row| row.contains("/10")), "{drawn:?}");
-        // Rows are filled up to the end of the line, where the next one begins.
+        // Rows are padded to the end of the line, where the next one begins.
         let fits = |row: &&String| row.chars().skip(columns - 3).take(3).all(|letter| letter == ' ');
         assert!(bars.iter().all(fits), "{columns}: {bars:?}");
     }
