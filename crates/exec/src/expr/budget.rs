@@ -1,9 +1,10 @@
-//! How much one evaluation may do. An expression comes from a file that anyone may have written, and lists within lists
+//! The budget of one evaluation. An expression comes from a file that anyone may have written, and lists within lists
 //! (`lists.range(1000000).map(x, lists.range(1000000))`) would keep a worker busy for years, or fill its memory.
 //!
-//! The evaluator itself has no bound, so it is built into what is evaluated: whatever goes over a list says first how long
-//! that is, and whatever makes something says how large it came out. When the budget is used up, everything that asks for
-//! more fails, so the evaluation ends soon, and then it has failed, whatever it made of that.
+//! The evaluator has no bound of its own, so charges are inserted into the expression: an iteration is charged the
+//! length of its list beforehand, and a call that makes a value is charged the size of its result. Once the budget is
+//! used up, every further charge fails, so the evaluation ends soon; it then counts as failed, whatever value it
+//! returned.
 
 use cel::{
     Env, ExecutionError, IdedExpr,
@@ -15,33 +16,33 @@ use cel::{
 };
 use std::cell::Cell;
 
-/// Elements gone over and made, and pieces of text made, in one evaluation: a second or two of work. Expressions of people
-/// do some hundred; one that filters a sheet of a hundred thousand rows, some hundred thousand.
+/// The budget of one evaluation, in units: elements visited or made, and pieces of text made. It is a second or two of
+/// work. Typical expressions take some hundred units; one that filters a sheet of 100,000 rows, some hundred thousand.
 pub(super) const UNITS_MAX: u64 = 10_000_000;
 
-/// Text that counts as much as an element.
+/// Bytes of text that count as one unit.
 const TEXT_BYTES: usize = 16;
 
-/// What a map takes beside its entries.
+/// Units of a map beside those of its entries.
 const MAP_UNITS: u64 = 16;
 
-/// Lists within lists that are looked into.
+/// Levels of nested lists and maps whose size is counted.
 const LEVELS_MAX: u32 = 64;
 
 thread_local! {
     static LEFT: Cell<u64> = const { Cell::new(UNITS_MAX) };
 }
 
-/// Names that no source can call.
+/// Names of the charging functions, which no source can spell.
 const GOES_OVER: &str = "@goesOver";
 const COMPARES_ALL: &str = "@comparesAll";
 const MADE: &str = "@made";
 const MAY_GO_ON: &str = "@mayGoOn";
 
-/// Adds what [`bound`] calls.
+/// Adds the functions that [`bound`] inserts calls of.
 ///
 /// # Errors
-/// If it was added before.
+/// If they were added before.
 pub(super) fn extension(env: &mut Env) -> Result<(), cel::DeclarationError> {
     env.add_overload(GOES_OVER, "@goesOver(dyn)", vec![DYN_TYPE], goes_over)?;
     env.add_overload(COMPARES_ALL, "@comparesAll(dyn)", vec![DYN_TYPE], compares_all)?;
@@ -49,7 +50,7 @@ pub(super) fn extension(env: &mut Env) -> Result<(), cel::DeclarationError> {
     env.add_overload(MADE, "@made(dyn)", vec![DYN_TYPE], made)
 }
 
-/// Evaluates with a whole budget. `None` if it was not enough.
+/// Evaluates with a full budget. Returns `None` if it was used up.
 pub(super) fn within<T>(evaluate: impl FnOnce() -> T) -> Option<T> {
     LEFT.with(|left| left.set(UNITS_MAX));
     let given = evaluate();
@@ -72,7 +73,8 @@ fn charged<'b, 'v>(mut args: Vec<CowVal<'b, 'v>>, units: fn(&dyn Val) -> u64) ->
     Ok(value)
 }
 
-/// `all` and `exists` go on when an element fails: then what they do next must fail before it does anything.
+/// Fails if the budget is used up. `all` and `exists` continue after a failed element, so each element checks this
+/// first.
 fn may_go_on<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> CallResult<'b, 'v> {
     charged(args, |_| 0)
 }
@@ -96,7 +98,7 @@ fn len(value: &dyn Val) -> u64 {
     value.as_sizer().map_or(0, |sizer| u64::try_from(*sizer.size().inner()).unwrap_or(0))
 }
 
-/// How large something is, as far as that matters: no more is counted than there may be.
+/// Returns the size of a value in units; counting stops at `most`.
 fn size(value: &dyn Val, most: u64, levels: u32) -> u64 {
     let map = if value.downcast_ref::<CelMap<'_>>().is_some() { MAP_UNITS } else { 0 };
     let mut total = 1 + map + (text(value) / TEXT_BYTES) as u64;
@@ -112,7 +114,7 @@ fn size(value: &dyn Val, most: u64, levels: u32) -> u64 {
     if let Some(list) = value.downcast_ref::<CelList<'_>>() {
         list.inner().iter().all(|inner| add(inner.as_ref()));
     } else if let Some(map) = value.downcast_ref::<CelMap<'_>>() {
-        // In any order: it is only added up.
+        // The order of the map does not matter for a sum.
         map.inner().values().all(|inner| add(inner.as_ref()));
     } else {
         total += len(value);
@@ -125,7 +127,7 @@ fn text(value: &dyn Val) -> usize {
     text.or_else(|| value.downcast_ref::<CelBytes<'_>>().map(|bytes| bytes.inner().len())).unwrap_or(0)
 }
 
-/// The same expression, which says what it does.
+/// Returns the same expression with charges inserted.
 pub(super) fn bound(expr: &IdedExpr) -> IdedExpr {
     let mut bound = expr.clone();
     visit(&mut bound);
@@ -185,7 +187,7 @@ fn visit_entry(entry: &mut IdedEntryExpr) {
     }
 }
 
-/// Whether what a function gives may be larger than what it is given. Of the operators only `+` makes something.
+/// The result of a function may be larger than its arguments. Of the operators this is true only of `+`.
 fn makes(function: &str) -> bool {
     let is_operator = function.starts_with(['_', '-', '!']) || function == operators::IN;
     function == operators::ADD || !is_operator
@@ -202,8 +204,8 @@ fn visit_comprehension(comprehension: &mut ComprehensionExpr) {
     visit(&mut comprehension.result);
 }
 
-/// What is done for each element. That it is added to what was gathered must stay as it is: the evaluator knows that shape,
-/// and does not copy the list then.
+/// Inserts charges into the step of a comprehension. The shape "accumulator + element" must stay as it is: the
+/// evaluator recognises it and then does not copy the list.
 fn visit_step(step: &mut IdedExpr, gathered: &str) {
     let is_gathered = |expr: &IdedExpr| matches!(&expr.expr, Expr::Ident(name) if name == gathered);
     match &mut step.expr {

@@ -1,17 +1,18 @@
-//! How deep an expression is, found before it is parsed: parser and evaluation use the stack for each level, and an
+//! Measures the depth of an expression before it is parsed: parser and evaluation use the stack for each level, and an
 //! expression comes from a file that anyone may have written.
 //!
-//! What stands in text and comments is not counted. So what the parser takes for text must be taken for text here, to the
-//! byte: whoever could make us believe that brackets are text could end the process. Where a text is none that the grammar
-//! knows, nothing after it is taken for text any more; that only counts more, of what is refused in any case.
+//! Text literals and comments are not counted. So this scanner must agree with the parser on what is text, to the byte:
+//! a source whose brackets look like text here but not to the parser could overflow the stack and end the process.
+//! After a literal that the grammar does not know, nothing is taken for text any more; that can only count too much, in
+//! a source that is refused in any case.
 
-/// Operators and brackets inside one another. People write ten; a parser on a thread's stack bears some hundred.
+/// The depth of nested operators and brackets. People write ten; a parser on a thread's stack bears some hundred.
 const DEPTH_MAX: usize = 128;
 
-/// Levels that a bracket takes: the grammar goes through all its rules again.
+/// Levels counted for a bracket: inside it, the grammar goes through all its rules again.
 const BRACKET_LEVELS: usize = 4;
 
-/// Where the expression is deeper than it may be.
+/// Returns the offset where the expression gets deeper than [`DEPTH_MAX`], if it does.
 pub(super) fn exceeded(source: &str) -> Option<usize> {
     let bytes = source.as_bytes();
     let mut levels = Levels { open: vec![0], total: 0 };
@@ -79,11 +80,11 @@ impl Levels {
     }
 }
 
-/// What stands somewhere and is not counted.
+/// A part of the source that is not counted.
 enum Skipped {
-    /// A text or a comment up to here.
+    /// A text literal or a comment that ends at this offset.
     To(usize),
-    /// A text that has no end, or that cannot be told from another one.
+    /// A text literal without an end, or one that can be read in two ways.
     Unknown,
 }
 
@@ -99,7 +100,7 @@ fn skipped(source: &str, at: usize, word: &str) -> Option<Skipped> {
             let (raw, cooked) = (text_end(rest, *quote, true), text_end(rest, *quote, false));
             let end = match word.as_bytes() {
                 [b'r' | b'R'] | [b'b' | b'B', b'r' | b'R'] => raw,
-                // The `r` may belong to the text, as behind a number, or to a name.
+                // The `r` may be the prefix of a raw literal, as after a number, or the end of a name.
                 [.., b'r' | b'R'] if raw != cooked => None,
                 _ => cooked,
             };
@@ -109,7 +110,7 @@ fn skipped(source: &str, at: usize, word: &str) -> Option<Skipped> {
     }
 }
 
-/// Where the text that begins here ends, if it is one.
+/// Returns where the text literal that begins here ends, if it is one.
 fn text_end(rest: &[u8], quote: u8, is_raw: bool) -> Option<usize> {
     let triple = [quote; 3];
     let is_long = rest.starts_with(&triple);
@@ -125,7 +126,7 @@ fn text_end(rest: &[u8], quote: u8, is_raw: bool) -> Option<usize> {
     }
 }
 
-/// How many bytes behind a backslash belong to it, if it can be read.
+/// Returns the number of bytes after a backslash that belong to the escape, if it is a valid one.
 fn escaped(rest: &[u8]) -> Option<usize> {
     let digits = |count: usize| {
         let digits = rest.get(1..=count)?;

@@ -1,11 +1,11 @@
-//! The functions that an expression may call, as one table: `check` refuses every other call before anything runs, and the
-//! book prints the table. A test holds it against the evaluator.
+//! The functions that an expression may call, as one table: `check` refuses every other call before anything runs, and
+//! the book prints the table. A test holds it against the evaluator.
 
 use onceflow_core::model::Type;
 use std::{fmt, sync::LazyLock};
 
-/// Every function: one form a line, its result, and what it gives. `a|b` is either type; `any` is a value of any type.
-/// `map` stands for records, files, directories and JSON objects.
+/// Every function: on each line one form, its result type, and a description. `a|b` is either type; `any` is a value of
+/// any type. `map` stands for records, files, directories and JSON objects.
 pub const FUNCTIONS: &str = "\
 size(text|bytes|list|map) -> int · letters, bytes, elements or fields
 text|bytes|list|map.size() -> int · the same
@@ -104,7 +104,7 @@ x || y
 c ? x : y
 ";
 
-/// The type of a value while an expression is computed.
+/// The type of a value during evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CelType {
     /// Not known before it runs.
@@ -127,7 +127,7 @@ pub(super) enum CelType {
     Map,
     /// A type.
     Type,
-    /// What `x.?field` gives.
+    /// The result of `x.?field`.
     Optional,
 }
 
@@ -146,7 +146,7 @@ const NAMES: [(&str, CelType); 11] = [
 ];
 
 impl CelType {
-    /// The type that a value of a port has in an expression. An option is taken for what it may hold.
+    /// Returns the type that a value of a port has in an expression. An option counts as its inner type.
     pub(super) fn of(ty: Option<&Type>) -> Self {
         match ty {
             None | Some(Type::Json | Type::Unit | Type::Named(_)) => CelType::Any,
@@ -161,7 +161,7 @@ impl CelType {
         }
     }
 
-    /// Both may be of one type.
+    /// A value of this type may be of the other: they are equal, or one is not known.
     pub(super) fn may_be(self, other: CelType) -> bool {
         self == other || self == CelType::Any || other == CelType::Any
     }
@@ -181,7 +181,7 @@ impl fmt::Display for CelType {
 /// The result of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Gives {
-    /// As its first argument, or what it is called on.
+    /// The type of its first argument, or of the value a method is called on.
     Same,
     /// A type that ports have.
     Port(Type),
@@ -192,10 +192,10 @@ enum Gives {
 /// One line of [`FUNCTIONS`].
 #[derive(Clone, Debug)]
 struct Form {
-    /// With its family: `math.abs`.
+    /// The name with its family: `math.abs`.
     name: &'static str,
     is_method: bool,
-    /// What it is called on first, if it is a method; each of some types.
+    /// The types accepted for each argument; a method's receiver comes first.
     takes: Vec<Vec<CelType>>,
     gives: Gives,
 }
@@ -238,16 +238,16 @@ impl Form {
     }
 }
 
-/// A call that cannot be computed, whatever the values are.
+/// A call that fails for all values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WrongCall {
-    /// What is wrong.
+    /// The problem, in plain words.
     pub(super) message: String,
-    /// What to do about it.
+    /// Advice how to correct it.
     pub(super) hint: String,
 }
 
-/// The result of a call, if its type can be seen; `args` begin with what a method is called on.
+/// Returns the result type of a call, if it can be inferred; the receiver of a method comes first in `args`.
 ///
 /// # Errors
 /// If there is no such function, or it takes other arguments.
@@ -261,7 +261,7 @@ pub(super) fn call(name: &str, is_method: bool, args: &[Option<Type>]) -> Result
         Gives::Port(ty) => Some(ty.clone()),
         Gives::Other => None,
     };
-    // With an argument of a type that is not known several may be meant.
+    // With an argument of unknown type, several forms may be meant.
     let result = given(first);
     Ok(result.filter(|ty| fitting.all(|form| given(form).as_ref() == Some(ty))))
 }
@@ -292,12 +292,12 @@ fn wrong(name: &str, is_method: bool, types: &[Option<Type>]) -> WrongCall {
     WrongCall { message, hint }
 }
 
-/// A type as the flow file names it; `any` if it is not known.
+/// Formats a type as a flow file names it; `any` if it is not known.
 pub(super) fn shown(ty: &Option<Type>) -> String {
     ty.as_ref().map_or_else(|| CelType::Any.to_string(), Type::to_string)
 }
 
-/// All forms: the name of each, with its family, and the form.
+/// Returns all forms, each with its name, which includes the family.
 fn forms() -> impl Iterator<Item = (&'static str, &'static str)> {
     FUNCTIONS.lines().chain(MACROS.lines()).map(|line| {
         let shown = line.split_once(" -> ").map_or(line, |(shown, _)| shown);
@@ -310,7 +310,7 @@ fn forms() -> impl Iterator<Item = (&'static str, &'static str)> {
     })
 }
 
-/// Names that other languages give to functions.
+/// Function names of other languages, with the equivalent here.
 const ELSEWHERE: [(&str, &str); 14] = [
     ("len", "size"),
     ("length", "size"),
@@ -328,7 +328,7 @@ const ELSEWHERE: [(&str, &str); 14] = [
     ("min", "math.least"),
 ];
 
-/// The function that was probably meant.
+/// Suggests the function that was probably meant.
 fn nearest(name: &str) -> String {
     let bare = |name: &str| name.rsplit('.').next().unwrap_or(name).to_lowercase();
     let wanted = bare(name);

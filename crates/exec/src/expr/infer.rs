@@ -1,4 +1,4 @@
-//! The type of an expression, and the calls in it that cannot be computed, as far as both can be seen before it runs.
+//! Infers the type of an expression, and finds calls in it that must fail, as far as both are possible before it runs.
 
 use super::functions::{self, CelType, WrongCall};
 use cel::{
@@ -8,25 +8,25 @@ use cel::{
 use onceflow_core::model::Type;
 use std::ops::Range;
 
-/// The type of a path of names that an expression mentions, if it is known.
+/// Returns the type of a path of names that an expression refers to, if it is known.
 pub type TypeLookup<'a> = &'a dyn Fn(&[String]) -> Option<Type>;
 
-/// Something in an expression that cannot be computed, whatever the values are.
+/// A part of an expression that fails for all values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeProblem {
     /// Where in the source, in bytes.
     pub span: Range<usize>,
-    /// What is wrong.
+    /// The problem, in plain words.
     pub message: String,
-    /// What to do about it.
+    /// Advice how to correct it.
     pub hint: String,
 }
 
-/// The type of an expression, if it can be seen.
+/// Infers the type of an expression; `None` if it cannot be inferred.
 ///
 /// # Errors
-/// All calls of functions that do not exist or do not take what they are given. A source that does not compile has none:
-/// [`super::compile`] says what is wrong with it.
+/// All calls of functions that do not exist or do not accept their arguments. A source that does not compile has none:
+/// [`super::compile`] reports its errors.
 pub fn infer(source: &str, lookup: TypeLookup<'_>) -> Result<Option<Type>, Vec<TypeProblem>> {
     let Ok(program) = super::parse(source) else { return Ok(None) };
     let mut infer = Infer { source, program: &program, lookup, bound: vec![], problems: vec![] };
@@ -34,7 +34,7 @@ pub fn infer(source: &str, lookup: TypeLookup<'_>) -> Result<Option<Type>, Vec<T
     if infer.problems.is_empty() { Ok(ty) } else { Err(infer.problems) }
 }
 
-/// The type of a field; `None` if there is none.
+/// Returns the type of a field; `None` if the type has no such field.
 pub fn field(ty: &Type, name: &str) -> Option<Type> {
     match (ty, name) {
         (Type::File, "path" | "name" | "stem" | "ext") | (Type::Directory, "path" | "name") => Some(Type::Text),
@@ -46,7 +46,7 @@ pub fn field(ty: &Type, name: &str) -> Option<Type> {
     }
 }
 
-/// What fields values of a type have.
+/// Returns the names of the fields that values of a type have.
 pub fn fields(ty: &Type) -> Vec<&str> {
     match ty {
         Type::File => vec!["path", "name", "stem", "ext"],
@@ -57,7 +57,7 @@ pub fn fields(ty: &Type) -> Vec<&str> {
     }
 }
 
-/// Whether JSON can say all values of a type.
+/// All values of the type can be written as JSON.
 pub fn is_data(ty: &Type) -> bool {
     Type::Json.accepts(ty)
 }
@@ -72,7 +72,8 @@ struct Infer<'a> {
 }
 
 impl<'a> Infer<'a> {
-    /// Goes over all of an expression: every call in it is looked at, also where its type does not matter.
+    /// Infers the type of an expression. Visits all of it, so that every call is checked, also where its type does not
+    /// matter.
     fn of(&mut self, expr: &'a IdedExpr) -> Option<Type> {
         match &expr.expr {
             Expr::Literal(literal) => literal_type(literal),
@@ -98,7 +99,7 @@ impl<'a> Infer<'a> {
         }
     }
 
-    /// A field of a record, if its name is written down.
+    /// Returns name and type of a record's field, if the name is a literal.
     fn entry(&mut self, entry: &'a EntryExpr) -> Option<(String, Type)> {
         match entry {
             EntryExpr::MapEntry(entry) => {
@@ -157,7 +158,7 @@ impl<'a> Infer<'a> {
         let args: Vec<_> = target.into_iter().chain(&call.args).collect();
         let types: Vec<_> = args.iter().map(|arg| self.of(arg)).collect();
         if name.contains('@') && name != op::IN {
-            // What a macro was expanded to.
+            // Part of the expansion of a macro, not written by the user.
             return None;
         }
         if let Some(symbol) = symbol(name) {
@@ -230,7 +231,8 @@ impl<'a> Infer<'a> {
         }
     }
 
-    /// `all` and `exists` gather a truth; `map` and `filter` gather a list.
+    /// Infers the type of a comprehension: `all` and `exists` accumulate a boolean; `map` and `filter` accumulate a
+    /// list.
     fn comprehension(&mut self, id: u64, all: &'a ComprehensionExpr) -> Option<Type> {
         let range = self.of(&all.iter_range);
         let kind = CelType::of(range.as_ref());
@@ -241,7 +243,7 @@ impl<'a> Infer<'a> {
         }
         let element = match range {
             Some(Type::List(inner)) => Some(*inner),
-            // The names of the fields.
+            // Iterating over a map visits the names of its fields.
             Some(Type::Record(_) | Type::File | Type::Directory) => Some(Type::Text),
             _ => None,
         };
@@ -250,7 +252,7 @@ impl<'a> Infer<'a> {
         self.bound.push((&all.iter_var, if all.iter_var2.is_some() { None } else { element }));
         self.bound.extend(all.iter_var2.as_deref().map(|name| (name, None)));
         self.bound.push((&all.accu_var, None));
-        // It is gone over once more with all of the step; a problem is noted once.
+        // The element is visited once more as a part of the step; each problem is reported only once.
         let gathered = gathered(&all.loop_step.expr).and_then(|element| self.of(element));
         self.of(&all.loop_step);
         self.of(&all.result);
@@ -270,8 +272,8 @@ impl<'a> Infer<'a> {
         }
     }
 
-    /// The occurrence of a word that is nearest to where a node stands: calls stand at their bracket, operators at their
-    /// symbol.
+    /// Returns the occurrence of a word that is nearest to the position of a node: the position of a call is its
+    /// bracket, that of an operator its symbol.
     fn span(&self, id: u64, word: &str) -> Range<usize> {
         let Some((at, _)) = self.program.source_info().offset_for(id) else { return 0..self.source.len() };
         let is_letter = |c: char| c.is_alphanumeric() || c == '_';
@@ -286,7 +288,7 @@ impl<'a> Infer<'a> {
     }
 }
 
-/// The symbol of an operator; `None` for a function.
+/// Returns the symbol of an operator; `None` for a function.
 fn symbol(name: &str) -> Option<&'static str> {
     Some(match name {
         op::CONDITIONAL => "?",
@@ -311,7 +313,7 @@ fn symbol(name: &str) -> Option<&'static str> {
     })
 }
 
-/// Whether an operator can be computed for values of these types.
+/// The operator accepts values of these types.
 pub(super) fn takes(name: &str, args: &[CelType]) -> bool {
     use CelType::{Any, Bool, Bytes, Float, Int, List, Map, Text, Uint};
     let among = |ty: CelType, allowed: &[CelType]| allowed.iter().any(|one| one.may_be(ty));
@@ -352,7 +354,7 @@ fn operator_hint(name: &str, args: &[CelType]) -> String {
     }
 }
 
-/// The element that a step of a comprehension adds.
+/// Returns the element that the step of a comprehension adds to the list.
 fn gathered(step: &Expr) -> Option<&IdedExpr> {
     let Expr::Call(call) = step else { return None };
     match (call.func_name.as_str(), call.args.as_slice()) {
@@ -369,7 +371,7 @@ fn is_null(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(LiteralValue::Null))
 }
 
-/// Of this or none.
+/// Wraps a type in an option, unless it is one.
 pub fn optional(ty: Type) -> Type {
     if matches!(ty, Type::Option(_)) { ty } else { Type::option(ty) }
 }

@@ -1,4 +1,4 @@
-//! What an expression mentions and does not define itself.
+//! The references of an expression: names that it uses and does not define itself.
 
 use super::{FAMILIES, RESERVED};
 use cel::{
@@ -7,7 +7,7 @@ use cel::{
 };
 use std::ops::Range;
 
-/// A name that an expression takes from around it.
+/// A name that an expression takes from its scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
     /// The longest path of names: `["align", "bam"]`, also where the path goes on with `[0]` or a function.
@@ -16,7 +16,7 @@ pub struct Reference {
     pub span: Range<usize>,
 }
 
-/// All references, in order of appearance.
+/// Returns all references, in order of appearance.
 pub(super) fn of(program: &Program, source: &str) -> Vec<Reference> {
     let mut walk = ReferenceWalk { program, source, bound: vec![], found: vec![] };
     walk.expr(program.expression());
@@ -26,7 +26,7 @@ pub(super) fn of(program: &Program, source: &str) -> Vec<Reference> {
     found
 }
 
-/// Words that are no names, wherever they stand in an expression.
+/// Words that cannot be names anywhere in an expression.
 pub const KEYWORDS: [&str; 21] = [
     "as",
     "break",
@@ -51,7 +51,7 @@ pub const KEYWORDS: [&str; 21] = [
     "while",
 ];
 
-/// The reference that a source is, if it can be seen without parsing that it is nothing but one.
+/// Returns the reference, if the source is visibly nothing but one; does not parse it.
 pub(super) fn plain(source: &str) -> Option<Reference> {
     let is_name = |name: &str| {
         let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
@@ -65,7 +65,7 @@ pub(super) fn plain(source: &str) -> Option<Reference> {
 struct ReferenceWalk<'a> {
     program: &'a Program,
     source: &'a str,
-    /// Names that a comprehension around defines.
+    /// Names defined by the enclosing comprehensions.
     bound: Vec<&'a str>,
     found: Vec<Reference>,
 }
@@ -123,7 +123,7 @@ impl<'a> ReferenceWalk<'a> {
         }
     }
 
-    /// From the root's first character to the last field's last.
+    /// Returns the span from the first character of the root to the last character of the last field.
     fn span(&self, path: &[&str], id: u64) -> Range<usize> {
         let start = self.program.source_info().offset_for(id).map_or(0, |(start, _)| start as usize);
         let start = if self.source.is_char_boundary(start) { start } else { 0 };
@@ -139,7 +139,7 @@ impl<'a> ReferenceWalk<'a> {
     }
 }
 
-/// The names of a path, and which node its root is.
+/// Returns the names of a path, and the node of its root.
 fn path(expr: &IdedExpr) -> Option<(Vec<&str>, u64)> {
     match &expr.expr {
         Expr::Ident(name) => Some((vec![name], expr.id)),
@@ -152,7 +152,7 @@ fn path(expr: &IdedExpr) -> Option<(Vec<&str>, u64)> {
     }
 }
 
-/// Whether a function belongs to a family of functions rather than to a value.
+/// The target of a call is a family of functions, not a value.
 fn is_family(target: &IdedExpr) -> bool {
     matches!(&target.expr, Expr::Ident(name) if FAMILIES.contains(&name.as_str()))
 }

@@ -20,7 +20,7 @@ impl Bindings {
         self.names.insert(name.into(), value);
     }
 
-    /// Gives a value to what a port stands for: `inputs-reads` is `inputs.reads`.
+    /// Gives a value to the path that a port stands for: `inputs-reads` is `inputs.reads`.
     pub fn bind(&mut self, port: &str, value: PortValue) {
         let mut parts = port.split('-');
         let Some(root) = parts.next() else { return };
@@ -45,7 +45,7 @@ impl Bindings {
         &self.names
     }
 
-    /// The value at a path: fields of records, and what files say of themselves.
+    /// Returns the value at a path: fields of records, and properties of files.
     pub fn get(&self, path: &[String]) -> Option<PortValue> {
         let (root, fields) = path.split_first()?;
         let mut value = self.names.get(root)?;

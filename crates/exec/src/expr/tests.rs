@@ -1,4 +1,4 @@
-//! Promises of expressions.
+//! Tests of expressions.
 
 use super::*;
 use crate::value::FileValue;
@@ -140,7 +140,7 @@ fn long_chains_are_refused_or_computed_but_never_crash() {
     assert!(compile(&format!("[{}1]", "1, a.b, ".repeat(4_000))).is_ok(), "what is wide is not deep");
 }
 
-/// Each made the brackets and operators behind it look like text.
+/// Each of these sources once made the brackets and operators after it look like text.
 #[test]
 fn what_the_parser_does_not_take_for_text_is_counted() {
     let chain = |times: usize| "+1".repeat(times);

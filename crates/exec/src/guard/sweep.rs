@@ -1,20 +1,20 @@
-//! Ends processes until none is left, at once: whoever goes on with the run must not meet them.
+//! Kills processes until none is left: a worker that continues the run must not run next to them.
 
 use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal, test_kill_process_group,
 };
 use std::time::Duration;
 
-/// Between two looks.
+/// The pause between two scans.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Looks that find nothing before it is believed: one that is just being started has no mark yet.
+/// Scans in a row that must find nothing: a process that is just being started has no mark yet.
 const CALM: usize = 3;
 
-/// Looks in all. A process that cannot be ended hangs in the system itself.
+/// Scans in all. A process that survives them hangs in the kernel.
 const LOOKS_MAX: usize = 3_000;
 
-/// Ends all groups, and all processes with this mark; answers whether there were any.
+/// Kills all groups, and all processes with this mark; returns true if there were any.
 pub(super) fn sweep(groups: &[Pid], mark: &str) -> bool {
     let (mut calm, mut any) = (0, false);
     for _ in 0..LOOKS_MAX {
@@ -34,27 +34,27 @@ pub(super) fn sweep(groups: &[Pid], mark: &str) -> bool {
     any
 }
 
-/// When a process was started, in ticks since the machine was: with its number, this says which one it is. `None` if there
-/// is none, or no `/proc`.
+/// Returns the start time of a process, in ticks since boot: together with its id it identifies the process. `None` if
+/// there is no such process, or no `/proc`.
 pub(super) fn started(process: Pid) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
-    // The name, which may have anything in it, is in brackets; it is the second field, and this the 22nd.
+    // The second field is the name in brackets, which may contain any character; the start time is the 22nd field.
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// Whether a process with this mark is left.
+/// A process with this mark is left.
 pub(super) fn is_left(mark: &str) -> bool {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     processes.into_iter().any(|entry| has_mark(&entry.path(), mark))
 }
 
-/// Ends every process with this mark; answers whether there were any.
+/// Kills every process with this mark; returns true if there were any.
 fn marked(mark: &str) -> bool {
     let mut found = false;
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let id = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
         let Some(id) = id.filter(|_| has_mark(&entry.path(), mark)) else { continue };
-        // The number may have passed to another process meanwhile; what was opened has not.
+        // The id may have been reused by another process meanwhile; the pidfd cannot be, so the mark is checked again.
         let Ok(process) = pidfd_open(id, PidfdFlags::empty()) else { continue };
         if has_mark(&entry.path(), mark) {
             found = true;

@@ -1,8 +1,9 @@
-//! The table of what is to be ended with a process: a file below the store's directory, which the process and its guard
-//! have locked together. The lock goes when both are gone; so a table that can be locked says what they left running.
+//! The table of process groups that end with a worker: a file below the store's directory, on which the worker and its
+//! guard share a lock. The lock is released when both are gone; so a table that can be locked lists what they left
+//! running.
 //!
-//! Which processes those are is only known where they were started: the file names the machine, when it was started, and
-//! the namespace that numbers its processes.
+//! Process ids only have a meaning where they were assigned: the file names the machine, its boot, and the PID
+//! namespace.
 
 use super::sweep;
 use crate::home::LEFT;
@@ -22,36 +23,36 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Where tables are, in the store's directory.
+/// The directory of tables, in the store's directory.
 const DIRECTORY: &str = "guards";
 
-/// Bytes before the first entry: where the table is from, as text, then zeros.
+/// Bytes before the first entry: the origin of the table as text, then zeros.
 const HEADER_BYTES: u64 = 512;
 
-/// How often a table is made that others remove before it is locked.
+/// Attempts to create a table, if others remove it before it is locked.
 const TRIES_MAX: usize = 100;
 
-/// Bytes of an entry: the number of a group, or 0, and when its first process was started.
+/// Bytes of an entry: the id of a group, or 0, and the start time of its first process.
 const ENTRY_BYTES: u64 = 16;
 
-/// A group, and when its first process was started, in ticks since the machine was; 0 if that is not known.
+/// A group, and the start time of its first process in ticks since boot; 0 if that is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProcessGroup {
     pub(super) id: Pid,
     pub(super) started: u64,
 }
 
-/// Our table.
+/// The table of this worker.
 pub(super) struct GroupTable {
     file: File,
     path: PathBuf,
     mark: String,
-    /// Entries that are free, and how many there are.
+    /// The free entries, and the number of all entries.
     entries: Mutex<(Vec<u64>, u64)>,
 }
 
 impl GroupTable {
-    /// An empty one, named by its mark and locked.
+    /// Creates an empty table, named by its mark and locked.
     pub(super) fn new(store: &Path, mark: &str) -> io::Result<Self> {
         let directory = Dir::open(store)?.make_beneath(Path::new(DIRECTORY))?;
         let path = directory.path().join(mark);
@@ -60,7 +61,7 @@ impl GroupTable {
         for _ in 0..TRIES_MAX {
             let file = directory.create_file(mark)?;
             file.set_permissions(Permissions::from_mode(0o600))?;
-            // Whoever looks for tables of the dead may have found it before it was locked, and then removes it.
+            // A process that looks for left tables may find it before it is locked, and then removes it.
             flock(&file, FlockOperation::LockExclusive)?;
             if is_at(&file, &path) {
                 file.write_all_at(&header, 0).inspect_err(|_| drop(std::fs::remove_file(&path)))?;
@@ -70,7 +71,7 @@ impl GroupTable {
         Err(io::Error::other("others remove the table of the guard again and again"))
     }
 
-    /// The same file, and the same lock, for the guard.
+    /// Returns another handle of the same file, with the same lock, for the guard.
     pub(super) fn file(&self) -> io::Result<File> {
         self.file.try_clone()
     }
@@ -83,7 +84,7 @@ impl GroupTable {
         &self.mark
     }
 
-    /// Writes a group down; answers where.
+    /// Enters a group into the table; returns the index of its entry.
     pub(super) fn enter(&self, group: Pid) -> u64 {
         let entry = {
             let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,7 +97,7 @@ impl GroupTable {
         entry
     }
 
-    /// The group has ended.
+    /// Clears the entry of a group that has ended.
     pub(super) fn leave(&self, entry: u64) {
         self.write(entry, 0, 0);
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).0.push(entry);
@@ -115,7 +116,7 @@ impl GroupTable {
     }
 }
 
-/// Where processes have the numbers they have: the machine, since when it runs, and the namespace.
+/// Returns the place where process ids are valid: the machine, its boot, and the PID namespace.
 fn origin() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let space = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
@@ -124,7 +125,7 @@ fn origin() -> String {
     all.chars().take(HEADER_BYTES as usize / 4).collect()
 }
 
-/// The groups in a table.
+/// Reads the groups in a table.
 fn groups(table: &File) -> io::Result<Vec<ProcessGroup>> {
     let mut bytes = vec![0; usize::try_from(table.metadata()?.len().saturating_sub(HEADER_BYTES)).unwrap_or(0)];
     table.read_exact_at(&mut bytes, HEADER_BYTES)?;
@@ -136,30 +137,30 @@ fn groups(table: &File) -> io::Result<Vec<ProcessGroup>> {
     Ok(bytes.chunks_exact(ENTRY_BYTES as usize).filter_map(entry).collect())
 }
 
-/// The groups in the guard's table, which is its standard output.
+/// Reads the groups in the guard's table, which is its standard output.
 pub(super) fn groups_of_stdout() -> Vec<Pid> {
     let table = io::stdout().as_fd().try_clone_to_owned().map(File::from);
     let groups = table.and_then(|table| groups(&table)).unwrap_or_default();
-    // While the first process of a group is there, its number is nobody else's; and afterwards, while the group is.
+    // The id cannot be reused while the first process of the group exists, nor afterwards while the group does.
     let is_it = |group: &&ProcessGroup| sweep::started(group.id).is_none_or(|started| started == group.started);
     groups.iter().filter(is_it).map(|group| group.id).collect()
 }
 
-/// The guard has done its work: its table goes.
+/// Removes the guard's table, when the guard has done its work.
 pub(super) fn remove_own(path: &Path) {
     if let Ok(table) = io::stdout().as_fd().try_clone_to_owned() {
         remove_if_it_is(&table.into(), path);
     }
 }
 
-/// This very file is at a path.
+/// The path leads to this very file.
 fn is_at(file: &File, path: &Path) -> bool {
     file.metadata().is_ok_and(|ours| {
         std::fs::symlink_metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino()))
     })
 }
 
-/// The file at a path may be another's by now.
+/// Removes the file, unless its path leads to another file by now.
 fn remove_if_it_is(file: &File, path: &Path) {
     if is_at(file, path)
         && let Err(error) = std::fs::remove_file(path)
@@ -168,9 +169,9 @@ fn remove_if_it_is(file: &File, path: &Path) {
     }
 }
 
-/// Ends the commands of processes that were killed together with their guards, on this machine. Returns when they have
-/// ended, so that whoever starts their steps again does not meet them. Costs a look into one small directory if there are
-/// none.
+/// Ends the commands of workers that were killed together with their guards, on this machine. Returns when they have
+/// ended, so that a new start of the same step does not run next to them. Costs a scan of one small directory if there
+/// are none.
 pub fn end_left(store: &Path) {
     let Ok(directory) = Dir::open(store).and_then(|store| store.child(DIRECTORY)) else { return };
     for entry in directory.entries().unwrap_or_default() {
@@ -184,14 +185,14 @@ pub fn end_left(store: &Path) {
 fn end_all_in(table: &File, mark: &str, path: &Path) {
     let mut header = vec![0; HEADER_BYTES as usize];
     let Ok(()) = table.read_exact_at(&mut header, 0) else {
-        // Its process was killed before it had started anything.
+        // The worker was killed before it had written the header, so it had started no command.
         return remove_if_it_is(table, path);
     };
     let header = String::from_utf8_lossy(&header).trim_end_matches('\0').to_owned();
     let ours = origin();
     let part = |text: &str, at: usize| text.split('\n').nth(at).unwrap_or_default().to_owned();
     if part(&header, 0) != part(&ours, 0) {
-        // That machine does it.
+        // The processes are on another machine; a worker there ends them.
         return;
     }
     if part(&header, 1) == part(&ours, 1) {
@@ -224,7 +225,7 @@ mod tests {
         assert_eq!((table.enter(us), two), (0, 1), "entries are used again");
         end_left(store.path());
         assert!(table.path().exists(), "it is locked");
-        // Started at another time, so it is another process: this one is left alone.
+        // The entry has another start time, so it means another process: this one is left alone.
         table.write(0, i64::from(us.as_raw_nonzero().get()), started + 1);
         table.leave(1);
         let path = table.path().to_owned();

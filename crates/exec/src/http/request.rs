@@ -1,4 +1,4 @@
-//! What is sent to a server.
+//! Builds the request of an HTTP call.
 
 use crate::{
     action::{Http, HttpBody, JsonTemplate, Template, TemplatePart},
@@ -17,17 +17,17 @@ use reqwest::{
 use serde_json::Value as Json;
 use std::{fmt::Write, path::Path};
 
-/// The largest file that is sent.
+/// The size of the largest file that is sent.
 const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// A call that cannot be made: it would not be at another attempt either.
+/// Makes the failure of a request that cannot be built. A retry would fail the same way.
 fn wrong(what: impl std::fmt::Display) -> Failure {
     let mut failed = codes::failure(codes::UNFIT, what).finally();
     failed.not_done = true;
     failed
 }
 
-/// The whole request.
+/// Builds the whole request.
 pub(super) fn build(client: &Client, http: &Http, scope: &Bindings, key: &str) -> Result<Request, Failure> {
     let text = url(&http.url, scope)?;
     let url = Url::parse(&text).map_err(|error| wrong(format!("`{text}` is no URL: {error}")))?;
@@ -57,7 +57,8 @@ fn header(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(), Failur
     Ok(())
 }
 
-/// Values are percent-encoded, so that none can change where the call goes; but the beginning is the server's address.
+/// Renders the URL. Values are percent-encoded, so that none can change the target of the call, except for a hole at
+/// the beginning, which is the server's address.
 pub(super) fn url(template: &Template, scope: &Bindings) -> Result<String, Failure> {
     let mut url = String::new();
     for part in &template.0 {
@@ -112,7 +113,7 @@ fn read(path: &Path, name: &str) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// JSON with values in it. A text that is exactly one hole is the value, with its type.
+/// Renders JSON with values in it. A text that is exactly one hole becomes the value, with its type.
 fn json(template: &JsonTemplate, scope: &Bindings) -> Result<Json, Failure> {
     Ok(match template {
         JsonTemplate::Literal(json) => json.clone(),

@@ -1,4 +1,4 @@
-//! What a server answers, and the outputs that are read from it.
+//! The answer of a server, and the outputs that are read from it.
 
 use super::unreached;
 use crate::{
@@ -21,13 +21,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The longest answer that is read into a value. What is longer is a file.
+/// The longest answer that is read into a value. A longer one must be captured as a file.
 const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Read of an answer that is no good, to tell.
+/// Bytes read of a rejected answer, for the message.
 const BEGINNING_BYTES_MAX: usize = 2048;
 
-/// How an answer that is no good begins.
+/// Reads the beginning of a rejected answer.
 pub(super) async fn beginning(mut answer: Response) -> String {
     let mut bytes = Vec::new();
     while let Ok(Some(chunk)) = answer.chunk().await {
@@ -39,7 +39,7 @@ pub(super) async fn beginning(mut answer: Response) -> String {
     first_lines(&bytes)
 }
 
-/// The outputs of a call that was answered well.
+/// Reads the outputs of a call that succeeded.
 pub(super) async fn outputs(
     shared: &ExecutorContext,
     (step, spec): (&Step, &TaskSpec),
@@ -84,7 +84,7 @@ pub(super) async fn outputs(
     Ok(given)
 }
 
-/// JSON has no bytes; they are base64 there.
+/// Converts a value to a type. JSON has no bytes, so they are base64 text there.
 fn fit(value: PortValue, ty: &Type) -> Result<PortValue, crate::value::Mismatch> {
     match (ty, value) {
         (Type::Bytes, PortValue::Text(text)) => PortValue::from_json(serde_json::Value::String(text), ty),
@@ -92,7 +92,7 @@ fn fit(value: PortValue, ty: &Type) -> Result<PortValue, crate::value::Mismatch>
     }
 }
 
-/// Where the answer is put if it is a file.
+/// Creates the file for an answer that is captured as a file.
 fn place(shared: &ExecutorContext, step: &Step) -> Result<(File, PathBuf), Failure> {
     let made = shared.home.out_file(step.run(), &home::safe(&step.address()));
     made.map_err(|error| codes::work("the answer has no place", &error))
@@ -130,13 +130,13 @@ fn headers(answer: &Response) -> PortValue {
     PortValue::Record(fields)
 }
 
-/// Whether the answer says that it is JSON; one that says nothing may be.
+/// The answer is declared as JSON, or has no declared type and so may be JSON.
 fn is_json(answer: &Response) -> bool {
     let says = answer.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     says.is_none_or(|says| says.contains("json"))
 }
 
-/// The body as expressions see it: what its JSON says, or its text.
+/// Returns the body as expressions see it: parsed if it is JSON, else as text.
 fn body(bytes: &[u8], says_json: bool) -> PortValue {
     let json = says_json.then(|| serde_json::from_slice(bytes).ok()).flatten();
     match json {

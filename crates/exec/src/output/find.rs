@@ -1,4 +1,4 @@
-//! Files and directories that a step leaves, by name or glob: inside of its work directory, and nowhere else.
+//! Finds output files and directories by name or glob: inside the step's work directory, and nowhere else.
 
 use super::text::read_text;
 use crate::{
@@ -21,27 +21,27 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// Where an output will be, known before the step runs.
+/// The place of an output, known before the step runs.
 pub(crate) enum ExpectedOutput {
-    /// A name or a glob.
+    /// In the work directory, by a name or a glob.
     Path(PathPattern),
-    /// Elsewhere.
+    /// Not in the work directory: standard output, or an expression over an answer.
     Other,
 }
 
-/// A name or a glob.
+/// A name or a glob, relative to the work directory.
 pub(crate) struct PathPattern {
     pattern: String,
     glob: Option<GlobMatcher>,
 }
 
-/// Whether a name or glob stays inside of the work directory, as far as its text can tell.
+/// Checks that a name or glob stays inside the work directory, as far as its text can tell.
 ///
 /// # Errors
-/// If it is absolute, leads out with `..`, is where inputs are, or is no glob.
+/// If it is absolute, leads out with `..`, is in the directory of inputs, or is an invalid glob.
 pub fn check(template: &Template) -> Result<(), TemplateError> {
     let wrong = |(message, hint): (String, &str)| TemplateError { span: 0..0, message, hint: Some(hint.into()) };
-    // What a hole holds is not known; a name stands for it.
+    // The value of a hole is not known yet; a placeholder name stands for it.
     let text = template.0.iter().map(|part| match part {
         TemplatePart::Text(text) => text.as_str(),
         TemplatePart::Hole(_) => "x",
@@ -49,7 +49,7 @@ pub fn check(template: &Template) -> Result<(), TemplateError> {
     named(text.collect(), is_glob(template)).map(|_| ()).map_err(wrong)
 }
 
-/// Where all outputs will be; directories are made.
+/// Determines the places of all outputs, and creates their directories.
 pub(crate) fn plan(
     work: &WorkDir,
     ports: &[Port],
@@ -89,7 +89,7 @@ fn render(template: &Template, scope: &Bindings, base: &Path) -> Result<PathPatt
             TemplatePart::Hole(source) => {
                 let value = expr::eval(source, scope).map_err(|error| error.to_string())?;
                 let text = shell::text_of(&value, base).map_err(|unfit| unfit.0)?;
-                // What a value holds is a name, whatever characters it has.
+                // A value is always part of a name, even if it has glob characters.
                 pattern.push_str(&if is_glob { globset::escape(&text) } else { text });
             }
         }
@@ -128,7 +128,7 @@ fn named(pattern: String, is_glob: bool) -> Result<PathPattern, (String, &'stati
     Ok(PathPattern { pattern, glob })
 }
 
-/// A type without the option around it.
+/// Returns a type without the option around it, and whether there was one.
 fn bare(ty: &Type) -> (&Type, bool) {
     match ty {
         Type::Option(inner) => (bare(inner).0, true),
@@ -137,12 +137,12 @@ fn bare(ty: &Type) -> (&Type, bool) {
 }
 
 impl ExpectedOutput {
-    /// It is found in the work directory.
+    /// The output is found in the work directory.
     pub(crate) fn is_path(&self) -> bool {
         matches!(self, ExpectedOutput::Path(_))
     }
 
-    /// What `out.NAME` is to the command, if it has a name.
+    /// Returns the value of `out.NAME` for the command, if the output has a name and not a glob.
     pub(crate) fn name(&self) -> Option<PortValue> {
         match self {
             ExpectedOutput::Path(PathPattern { pattern, glob: None }) => {
@@ -157,7 +157,7 @@ impl ExpectedOutput {
 }
 
 impl PathPattern {
-    /// A directory is there, empty, when the step starts; and so is the directory that a file goes into.
+    /// Creates the output directory, or the directory that an output file goes into, before the step starts.
     fn make(&self, work: &WorkDir, port: &Port) -> io::Result<()> {
         let path = Path::new(&self.pattern);
         let directory = match bare(&port.ty).0 {
@@ -167,7 +167,7 @@ impl PathPattern {
         work.dir.make_beneath(directory).map(drop)
     }
 
-    /// The value of an output.
+    /// Reads the value of an output.
     pub(super) fn value(&self, work: &WorkDir, port: &Port) -> Result<PortValue, Failure> {
         let (ty, is_option) = bare(&port.ty);
         let found = self.find(work).map_err(|error| codes::work("the work directory could not be read", &error))?;
@@ -211,13 +211,13 @@ impl PathPattern {
         codes::because(codes::because(failed, found), hint)
     }
 
-    /// All that match, in order, by their paths in the work directory.
+    /// Returns all matches in order, as paths in the work directory.
     fn find(&self, work: &WorkDir) -> io::Result<Vec<PathBuf>> {
         let Some(glob) = &self.glob else {
             let path = PathBuf::from(&self.pattern);
             return Ok(match work.resolve(&path) {
                 Err(Astray::Absent) => vec![],
-                // What is wrong with it is told when it is taken.
+                // Any other error is reported when the file is taken.
                 _ => vec![path],
             });
         };
@@ -240,7 +240,7 @@ impl PathPattern {
     }
 }
 
-/// What is in a directory of the work directory, by its path there, but for what is ours.
+/// Lists a directory inside the work directory, as paths in the work directory, without the executor's own entries.
 fn entries(directory: &Dir, at: &Path, hidden: bool) -> io::Result<Vec<(PathBuf, FileType)>> {
     let mut found = Vec::new();
     for entry in directory.entries()? {
@@ -275,7 +275,7 @@ fn refused(port: &str, path: &Path, why: impl std::fmt::Display) -> Failure {
     codes::failure(codes::OUTPUT_REFUSED, format!("output `{port}`: `{}` {why}", path.display()))
 }
 
-/// What a path in the work directory really is, which must be in the work directory too.
+/// Resolves the links in a path of the work directory; the result must be in the work directory too.
 fn inside(work: &WorkDir, path: &Path, port: &str) -> Result<Spot, Failure> {
     match work.resolve(path) {
         Ok(spot) if !spot.path.starts_with(INPUTS) => Ok(spot),
@@ -287,7 +287,7 @@ fn inside(work: &WorkDir, path: &Path, port: &str) -> Result<Spot, Failure> {
     }
 }
 
-/// Opens a file that is an output. A FIFO or a device is refused: nobody waits for what may never come.
+/// Opens an output file. A FIFO or a device is refused, because reading it might block forever.
 fn open(spot: &Spot, path: &Path, port: &str) -> Result<File, Failure> {
     regular(spot, path, port)?;
     spot.dir.open_file(&spot.name).map_err(|error| refused(port, path, format!("cannot be read: {error}")))
@@ -313,7 +313,7 @@ fn kind(spot: &Spot, path: &Path, port: &str) -> Result<FileType, Failure> {
     found.map(|found| tree::kind(&found)).map_err(|error| refused(port, path, format!("cannot be read: {error}")))
 }
 
-/// A file or directory that is an output, by its path in the work directory.
+/// Reads an output file or directory, by its path in the work directory.
 fn take(work: &WorkDir, path: &Path, ty: &Type, port: &str) -> Result<PortValue, Failure> {
     let spot = inside(work, path, port)?;
     if *ty != Type::Directory {
@@ -331,11 +331,11 @@ fn take(work: &WorkDir, path: &Path, ty: &Type, port: &str) -> Result<PortValue,
     Ok(PortValue::Directory(DirectoryValue { path: work.path.join(spot.path), files }))
 }
 
-/// Directories inside one another, also through links.
+/// The depth of nested directories, also through links.
 const DEPTH_MAX: usize = 64;
 
-/// All files of a directory, which has a path in the work directory. A link may lead to another part of the work
-/// directory, but not out of it.
+/// Collects all files of a directory inside the work directory. A link may lead to another part of the work directory,
+/// but not out of it.
 fn walk(
     work: &WorkDir,
     (directory, at): (&Dir, &Path),
@@ -353,7 +353,7 @@ fn walk(
             return Err(wrong(&format!("holds the name {:?}, which is not UTF-8", entry.name)));
         };
         let path = at.join(&entry.name);
-        // Only a link may lead elsewhere.
+        // Only links need resolving: other entries are where they seem to be.
         let link = (entry.kind == FileType::Symlink).then(|| inside(work, &path, port)).transpose()?;
         let found = link.as_ref().map_or(Ok(entry.kind), |spot| kind(spot, &path, port))?;
         let real = link.as_ref().map_or(&path, |spot| &spot.path);
@@ -372,13 +372,13 @@ fn walk(
     Ok(())
 }
 
-/// Why an answer is no output.
+/// The reason why an answer cannot be an output.
 pub(super) enum OutputError {
     Type(Mismatch),
     File(Failure),
 }
 
-/// An answer as a value of a type: where a file is wanted, its path is taken.
+/// Converts an answer to a value of a type: where the type has a file, the answer gives its path.
 pub(super) fn resolve(work: &WorkDir, value: PortValue, ty: &Type, port: &str) -> Result<PortValue, OutputError> {
     match (ty, value) {
         (Type::Option(_), PortValue::Null) => Ok(PortValue::Null),

@@ -1,11 +1,11 @@
-//! Values that a step writes as text.
+//! Parses values that a step writes as text.
 
 use crate::{codes, value::PortValue};
 use onceflow_core::model::{Port, Type};
 use onceflow_engine::task::Failure;
 use std::{fs::File, io::Read};
 
-/// The longest text that is read as a value. What is longer is a file.
+/// The longest text that is read as a value. A longer one must be an output of type file.
 pub(crate) const TEXT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// Reads a value of a port's type from a regular file of text.
@@ -32,7 +32,7 @@ pub(crate) fn read_text(file: &mut File, port: &Port, place: &str) -> Result<Por
     })
 }
 
-/// A value of a type from text. A list is JSON, or one element a line.
+/// Parses a value of a type from text. A list is JSON, or has one element on each line.
 pub(crate) fn parse(bytes: &[u8], ty: &Type) -> Result<PortValue, String> {
     if *ty == Type::Bytes {
         return Ok(PortValue::Bytes(bytes.to_vec()));
@@ -69,7 +69,7 @@ fn number<T, E: std::fmt::Display>(text: &str, parse: fn(&str) -> Result<T, E>) 
     }
 }
 
-/// The first lines, bounded, for a message.
+/// Returns the first lines, bounded, for a message.
 pub(crate) fn first_lines(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(400)]).replace('\0', "\u{fffd}");
     let lines: Vec<_> = text.lines().take(5).collect();

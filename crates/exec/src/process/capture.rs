@@ -1,4 +1,4 @@
-//! Standard output that is an output: read as it comes, kept in a file, and bounded while it comes.
+//! Captures standard output as an output: read while the process runs, kept in a file, and bounded.
 
 use crate::{codes, output::TEXT_BYTES_MAX};
 use onceflow_engine::task::Failure;
@@ -8,18 +8,18 @@ use std::{
 };
 use tokio::net::unix::pipe::Receiver;
 
-/// What a process writes to its standard output.
+/// The captured standard output of a process.
 pub(super) struct StdoutCapture {
     /// None once there is nothing more to read.
     reader: Option<Receiver>,
     file: File,
     bytes: u64,
-    /// Why it cannot be kept.
+    /// The failure to keep it.
     pub(super) trouble: Option<Failure>,
 }
 
 impl StdoutCapture {
-    /// Into this file; and where the process is to write.
+    /// Creates a capture into this file; also returns the pipe for the process to write to.
     pub(super) fn new(file: File) -> io::Result<(Self, PipeWriter)> {
         let (reader, writer) = io::pipe()?;
         let reader = Some(Receiver::from_owned_fd(reader.into())?);
@@ -30,7 +30,7 @@ impl StdoutCapture {
         self.reader.as_ref()
     }
 
-    /// Keeps all that is there. False if the process should not go on.
+    /// Reads and keeps all available output. Returns false if the process must be ended.
     pub(super) fn take(&mut self) -> bool {
         while let Some(reader) = &self.reader {
             match super::read(reader, |bytes| keep(&mut self.file, &mut self.bytes, bytes)) {

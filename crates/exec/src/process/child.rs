@@ -1,5 +1,5 @@
-//! A child process that tells, when it has ended, what it used of the machine. Tokio's do not: it asks for no more than
-//! how they ended.
+//! A child process that reports its resource usage when it has ended. Tokio's child processes only report the exit
+//! status.
 
 use onceflow_engine::task::Used;
 use std::{
@@ -9,29 +9,30 @@ use std::{
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use wait4::{ResourceUsage, Wait4};
 
-/// A child. It is reaped, by who waits for it or after it was dropped.
+/// A child process. It is reaped by [`Child::wait`], or after it was dropped.
 pub(super) struct Child {
-    /// Until it is reaped.
+    /// The process; `None` once it is reaped.
     process: Option<std::process::Child>,
     id: u32,
-    /// Told whenever some child of ours has ended.
+    /// Notified whenever any child of this process has ended (`SIGCHLD`).
     some_ended: Signal,
 }
 
-/// How a child ended.
+/// Exit status and resource usage of a child.
 pub(super) struct ChildExit {
     pub(super) status: ExitStatus,
     pub(super) used: Used,
 }
 
-/// How often one that was ended before it began is started again.
+/// Starts of a child that is killed before it becomes the program.
 const STARTS_MAX: usize = 5;
 
 impl Child {
-    /// Starts it. A terminal interrupts our whole group, and a process that has just been made is in it for a moment, until
-    /// it is in a group of its own; that ends it before it becomes the program. It has not begun, so it is made again.
+    /// Starts the child. A terminal interrupts the worker's whole process group, and a forked child is in that group
+    /// for a moment, until it has a group of its own; an interrupt then kills it before `exec`. It has done nothing
+    /// yet, so it is started again.
     pub(super) fn start(command: &mut Command) -> io::Result<Self> {
-        // Listens before it starts, so that its end is not missed.
+        // Subscribed before the start, so that the end is not missed.
         let some_ended = signal(SignalKind::child())?;
         for _ in 0..STARTS_MAX {
             let mut process = command.spawn()?;
@@ -43,12 +44,12 @@ impl Child {
         Err(io::Error::new(io::ErrorKind::Interrupted, "it was ended before it began, again and again"))
     }
 
-    /// Its number.
+    /// Its process id.
     pub(super) fn id(&self) -> u32 {
         self.id
     }
 
-    /// Waits for its end. May be dropped and called again until it has answered.
+    /// Waits for its end. Cancel-safe: the future may be dropped and `wait` called again until it has returned.
     pub(super) async fn wait(&mut self) -> io::Result<ChildExit> {
         loop {
             let process = self.process.as_mut().ok_or(io::ErrorKind::NotFound)?;
@@ -61,18 +62,18 @@ impl Child {
     }
 }
 
-/// Whether a child of ours, which was made and is not reaped, became the program it was made for, or still may; yes where
-/// the system does not say.
+/// A forked, unreaped child has become its program, or still may; also true where the system does not say.
 fn has_begun(id: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat"));
     stat.ok().and_then(|stat| may_begin(&stat)) != Some(false)
 }
 
-/// What Linux says of a process that ends without having become another program: `PF_EXITING` and `PF_FORKNOEXEC` among its
-/// flags. The second alone is not enough: whoever made it goes on a moment before that is cleared.
+/// Reads from the flags of a Linux process whether it may still become its program: not if it ends without an `exec`,
+/// which shows as `PF_EXITING` and `PF_FORKNOEXEC`. The second alone is not enough: the parent continues a moment
+/// before that flag is cleared.
 fn may_begin(stat: &str) -> Option<bool> {
     const ENDS_UNBEGUN: u64 = 0x04 | 0x40;
-    // The name, which may have anything in it, is in brackets; six fields are between it and the flags.
+    // The name in brackets may contain any character; six fields are between it and the flags.
     let (_, after) = stat.rsplit_once(')')?;
     let flags: u64 = after.split_whitespace().nth(6)?.parse().ok()?;
     Some(flags & ENDS_UNBEGUN != ENDS_UNBEGUN)
@@ -81,7 +82,7 @@ fn may_begin(stat: &str) -> Option<bool> {
 impl Drop for Child {
     fn drop(&mut self) {
         let Some(mut process) = self.process.take() else { return };
-        // Whoever drops it has ended it, so this takes no time to speak of; and nobody may wait for it here.
+        // The child was killed before the drop, so reaping is quick; a thread does it, because `drop` must not block.
         let reap = std::thread::Builder::new().name(String::from("onceflow reaper")).spawn(move || process.wait());
         if let Err(error) = reap {
             tracing::warn!(%error, "a process that was ended is not reaped");
@@ -89,14 +90,15 @@ impl Drop for Child {
     }
 }
 
-/// What a process used. On Linux its peak counts what it was before it became another program, which is a copy of us: a
-/// peak that is no higher than ours says nothing.
+/// Returns the resource usage of a process. On Linux its peak memory includes the time before `exec`, when it was a
+/// copy of the worker: a peak that is no higher than the worker's means nothing and is left out.
 fn used(rusage: &ResourceUsage, own_peak_bytes: u64) -> Used {
     let cpu_ms = u64::try_from((rusage.utime + rusage.stime).as_millis()).unwrap_or(u64::MAX);
     Used { cpu_ms, peak_bytes: (rusage.maxrss > own_peak_bytes).then_some(rusage.maxrss) }
 }
 
-/// The most memory that this process held so far; 0 where the system does not say, and does not count it either.
+/// Returns the peak memory of this process so far; 0 where the system has no `/proc`, and does not count the copy
+/// either.
 fn own_peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());

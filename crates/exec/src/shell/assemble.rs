@@ -1,17 +1,18 @@
-//! The text of a command once values are known: variables take their place, and are set without the shell reading them.
+//! Assembles the text of a command once values are known: variables replace the holes, and the shell never parses their
+//! values.
 //!
-//! A short value is in the environment, from where a shell takes it as it is; a long one, or a long list, is in a file.
-//! The text depends on values only in how many words each is.
+//! A short value is passed in the environment, from where a shell takes it as it is; a long one, or a long list, in a
+//! file. The text depends on a value only through its number of words.
 
 use super::{Dialect, Piece, Scanned, Unfit, Use, text_of, words_of};
 use crate::value::PortValue;
 use std::{fmt::Write, path::Path};
 
-/// A command that a shell can be given.
+/// A command ready for a shell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Assembled {
     pub(crate) text: String,
-    /// Variables for the environment of the shell; it does not pass them on.
+    /// Variables for the environment of the shell; the shell does not pass them on.
     pub(crate) env: Vec<(String, String)>,
     /// Files to be written into the directory for temporary files: name and content.
     pub(crate) files: Vec<(String, Vec<u8>)>,
@@ -26,11 +27,11 @@ const ENV_BYTES_MAX: usize = 64 * 1024;
 /// The longest list that goes through the environment.
 const ENV_LIST_MAX: usize = 16;
 
-/// The longest list that a shell without arrays is given.
+/// The longest list for a shell without arrays.
 const POSIX_LIST_MAX: usize = 1_000;
 
-/// `values` are those of the template's parts; `temporary` is the path of the directory for temporary files, in characters
-/// that need no quotes.
+/// Assembles the command. `values` are those of the template's parts; `temporary` is the path of the directory for
+/// temporary files, in characters that need no quotes.
 pub(crate) fn assemble(
     scanned: &Scanned,
     value_of: &dyn Fn(usize) -> PortValue,
@@ -55,7 +56,7 @@ struct Build<'a> {
     dialect: Dialect,
     temporary: &'a str,
     done: Assembled,
-    /// What the shell does first, to have its variables.
+    /// Shell text that sets the variables, to run first.
     set: String,
     env_bytes: usize,
 }
@@ -71,7 +72,7 @@ impl Build<'_> {
             }
             Use::Number { index } => {
                 self.set_one(name, number(value)?.to_string());
-                // Two minus signs in a row would be an operator.
+                // The space keeps a minus sign before a negative number from becoming the operator `--`.
                 let space = if index { "" } else { " " };
                 self.put(format_args!("{space}${{{name}}}"));
             }
@@ -94,7 +95,7 @@ impl Build<'_> {
         self.done.text.write_fmt(text).expect("text can be written");
     }
 
-    /// A variable of the environment, if it is short enough.
+    /// Puts a variable into the environment; returns the value if it is too long.
     fn set_env(&mut self, name: &str, value: String) -> Result<(), String> {
         let bytes = name.len() + value.len();
         if bytes > ENV_VALUE_BYTES_MAX || self.env_bytes + bytes > ENV_BYTES_MAX {
@@ -111,7 +112,7 @@ impl Build<'_> {
         match self.dialect {
             Dialect::Bash => self.read_array(name, &[value]),
             Dialect::Posix => {
-                // Newlines at the end would be lost without the letter behind them.
+                // Command substitution drops trailing newlines; the letter after them keeps them.
                 self.set.push_str(&format!("{name}=$(cat {path}; echo x); {name}=${{{name}%x}}; "));
                 self.done.files.push((name.to_owned(), value.into_bytes()));
             }
@@ -122,7 +123,7 @@ impl Build<'_> {
         match words.len() {
             0 => {
                 self.set.push_str(&format!("{name}=(); "));
-                // Before 4.4 bash takes an empty array for one that is not set.
+                // Bash before 4.4 treats an empty array as unset.
                 return self.put(format_args!("${{{name}[@]+\"${{{name}[@]}}\"}}"));
             }
             len if len <= ENV_LIST_MAX && words.iter().map(String::len).sum::<usize>() <= ENV_VALUE_BYTES_MAX => {
@@ -139,7 +140,7 @@ impl Build<'_> {
         self.put(format_args!("\"${{{name}[@]}}\""));
     }
 
-    /// An array from a file of its elements, each with a NUL behind it.
+    /// Sets an array from a file of its elements, each terminated by NUL.
     fn read_array(&mut self, name: &str, words: &[String]) {
         let mut content = Vec::with_capacity(words.iter().map(|word| word.len() + 1).sum());
         for word in words {
@@ -150,7 +151,7 @@ impl Build<'_> {
         self.done.files.push((name.to_owned(), content));
     }
 
-    /// Several words, for a shell that has no arrays.
+    /// Passes several words to a shell that has no arrays.
     fn several(&mut self, name: &str, words: Vec<String>, alone: bool) -> Result<(), Unfit> {
         let len = words.len();
         if !alone {
@@ -168,13 +169,14 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// The variables first, on the line where the text begins, so that the shell counts its lines as the user does.
+    /// Puts the variables in front, on the line where the text begins, so that line numbers of the shell match the
+    /// user's.
     fn finish(mut self) -> Assembled {
         let names: Vec<_> = self.done.env.iter().map(|(name, _)| name.as_str()).collect();
         let hide = match (names.is_empty(), self.dialect) {
             (true, _) => String::new(),
             (false, Dialect::Bash) => format!("export -n {}; ", names.join(" ")),
-            // To set what was not exported by us does not export it, but it came exported.
+            // Variables from the environment are exported; unsetting and setting them again removes the export.
             (false, Dialect::Posix) => {
                 names.iter().map(|name| format!("_onceflow=${{{name}}}; unset {name}; {name}=$_onceflow; ")).collect()
             }
@@ -184,7 +186,7 @@ impl Build<'_> {
     }
 }
 
-/// A number for arithmetic, where anything else would be read as a program.
+/// Reads a number for arithmetic, where the shell would evaluate anything else as a program.
 fn number(value: &PortValue) -> Result<i64, Unfit> {
     let wrong = || {
         let found = value.describe();
@@ -193,7 +195,7 @@ fn number(value: &PortValue) -> Result<i64, Unfit> {
     match value {
         PortValue::Int(number) => Ok(*number),
         PortValue::Bool(yes) => Ok(i64::from(*yes)),
-        // Not what the shell would take for octal.
+        // Only canonical decimals are accepted: the shell would read a leading zero as octal.
         PortValue::Text(text) => match text.parse::<i64>() {
             Ok(number) if number.to_string() == *text => Ok(number),
             _ => Err(wrong()),

@@ -1,5 +1,5 @@
 //! Commands that need no shell: words of harmless characters, quotes, and holes. They are split as bash would, and
-//! started at once, which saves starting a shell.
+//! started directly, which saves starting a shell.
 
 use super::{Unfit, text_of, words_of};
 use crate::{
@@ -17,7 +17,7 @@ pub(crate) struct Direct {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Word {
     bits: Vec<Bit>,
-    /// There are quotes, so that it is a word even if it is empty.
+    /// The word has quotes, so it is a word even if it is empty.
     is_quoted: bool,
 }
 
@@ -27,7 +27,7 @@ enum Bit {
     Hole { part: usize, is_quoted: bool },
 }
 
-/// Names that a shell does not look for on the PATH.
+/// Names that a shell handles itself, without looking on the PATH.
 const BUILTINS: [&str; 87] = [
     ".",
     ":",
@@ -118,7 +118,7 @@ const BUILTINS: [&str; 87] = [
     "autoload",
 ];
 
-/// The words of a command, if it needs no shell.
+/// Splits a command into words, if it needs no shell.
 pub(crate) fn direct(template: &Template) -> Option<Direct> {
     let mut split = Split::default();
     for (part, piece) in template.0.iter().enumerate() {
@@ -133,7 +133,7 @@ pub(crate) fn direct(template: &Template) -> Option<Direct> {
         [Bit::Text(first)] => first,
         _ => return None,
     };
-    // What begins otherwise may mean something to a shell: `%1`, `a=b`, `-`.
+    // Words with another first character may have a meaning to a shell: `%1`, `a=b`, `-`.
     let begins = first.starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_'));
     let is_name = begins && !first.contains('=') && !BUILTINS.contains(&first.as_str());
     (is_closed && is_name).then_some(split.done)
@@ -148,7 +148,7 @@ struct Split {
 }
 
 impl Split {
-    /// Takes a character, unless it needs a shell.
+    /// Takes a character; returns false if it needs a shell.
     fn char(&mut self, found: char) -> bool {
         match (self.quote, found) {
             (Some(open), _) if open == found => self.quote = None,
@@ -179,7 +179,7 @@ impl Split {
         }
     }
 
-    /// Takes a hole, unless a line has ended before.
+    /// Takes a hole; returns `None` if a line has ended before it.
     fn hole(&mut self, part: usize) -> Option<()> {
         if self.has_ended || self.quote == Some('\'') {
             return None;
@@ -195,7 +195,7 @@ impl Split {
 }
 
 impl Direct {
-    /// The words, once values are known.
+    /// Returns the words, once values are known.
     pub(crate) fn words(
         &self,
         value_of: &dyn Fn(usize) -> PortValue,

@@ -1,8 +1,8 @@
-//! Follows the quoting of a shell's text, so far as to know for each hole whether it stands in quotes, in arithmetic, in
-//! a here-document, a comment, or where no value can go.
+//! Follows the quoting of a shell's text, so far as to know for each hole whether it stands in quotes, in arithmetic,
+//! in a here-document, a comment, or where no value can go.
 //!
-//! It reads what people write. Where the text becomes too clever for it, it says so if there is a hole there, and never
-//! guesses: a wrong guess would hand a value to the shell as a program.
+//! The scanner covers the usual forms. A hole inside a form that it cannot follow is refused, never guessed: a wrong
+//! guess would hand a value to the shell as a program.
 
 mod context;
 mod dollar;
@@ -15,7 +15,7 @@ use crate::action::{Template, TemplatePart};
 use context::{ContextKind, ShellContext};
 use heredoc::PendingHeredoc;
 
-/// What the text consists of.
+/// A unit of the text: a character or a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Char(char),
@@ -45,7 +45,7 @@ pub(super) fn scan(template: &Template, dialect: Dialect) -> Result<Scanned, Vec
     let end = scan.units.len();
     scan.run(end);
     scan.end_word();
-    // A `[[` or `case` without an end is for the shell to tell; a quote that stays open may have misled us.
+    // The shell itself reports a `[[` or `case` without an end; a quote that stays open may have misled the scanner.
     if let Some(open) = scan.frames.get(1) {
         let from = open.from;
         scan.refuse_from(from, "the quotes and brackets around this hole could not be followed to their end");
@@ -75,7 +75,7 @@ impl Scan {
         self.frames.last().map_or(ContextKind::Top, |frame| frame.kind)
     }
 
-    /// The character `ahead` of here.
+    /// Returns the character `ahead` units from here.
     fn peek(&self, ahead: usize) -> Option<char> {
         match self.units.get(self.at + ahead) {
             Some(Unit::Char(found)) => Some(*found),
@@ -87,7 +87,7 @@ impl Scan {
         text.chars().enumerate().all(|(ahead, wanted)| self.peek(ahead) == Some(wanted))
     }
 
-    /// Takes characters over as they are.
+    /// Copies characters to the output unchanged.
     fn take(&mut self, count: usize) {
         for _ in 0..count {
             if let Some(Unit::Char(found)) = self.units.get(self.at).copied() {
@@ -104,7 +104,7 @@ impl Scan {
         self.refused.push(RefusedHole { part, message: message.into(), hint: hint.into() });
     }
 
-    /// Refuses every hole from a piece on.
+    /// Refuses every hole from piece `from` on.
     fn refuse_from(&mut self, from: usize, message: &str) {
         let hole = |piece: &Piece| match piece {
             Piece::Hole(part, used) if *used != Use::Nothing => Some(*part),
@@ -151,7 +151,7 @@ impl Scan {
         self.push_hole(part, used);
     }
 
-    /// Whether the hole here is a word of its own.
+    /// The hole here is a word of its own.
     fn is_alone(&self) -> bool {
         let ends = |unit: Option<&Unit>, more: char| match unit {
             None => true,
@@ -164,7 +164,7 @@ impl Scan {
         !frame.redirects && !subject && ends(before, '(') && ends(self.units.get(self.at + 1), ')')
     }
 
-    /// Whether what is here is taken for arithmetic: in it, or between the brackets of an array's index.
+    /// Returns the use of a hole that the shell would read as arithmetic: in arithmetic, or in the index of an array.
     fn number(&self) -> Option<Use> {
         for frame in self.frames.iter().rev() {
             match frame.kind {
@@ -188,5 +188,5 @@ impl Scan {
     }
 }
 
-/// The way out of every place where a hole cannot be.
+/// The hint for every place where no hole can be.
 const ASSIGN: &str = "put it into a variable first, `x=${{ … }}`, and use `$x`";

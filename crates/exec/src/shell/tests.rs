@@ -1,4 +1,4 @@
-//! Promises of commands, kept by real shells.
+//! Tests of commands with real shells.
 
 use super::*;
 use crate::{template, value::PortValue};
@@ -6,7 +6,7 @@ use expect_test::expect;
 use proptest::prelude::*;
 use std::{path::Path, process::Command};
 
-/// What a command writes, with these values for its holes `h0`, `h1`, …; or why it cannot be.
+/// Runs a command with these values for its holes `h0`, `h1`, …; returns its output, or the reason why it is refused.
 fn run(text: &str, values: &[PortValue], dialect: Dialect) -> Result<String, String> {
     let template = template::parse(text).unwrap().template;
     let scanned = scan(&template, dialect)
@@ -73,7 +73,7 @@ fn texts(values: &[&str]) -> PortValue {
 
 #[test]
 fn a_value_is_data_wherever_it_stands() {
-    // A command, and what it shows for a single value; `V` stands for that.
+    // A command, and its expected output for a single value; `V` stands for the value.
     let both = [
         ("p ${{ h0 }}", "<V>"),
         ("p a${{ h0 }}b", "<aVb>"),
@@ -155,7 +155,7 @@ fn a_list_is_as_many_words_as_it_has_elements() {
                 assert_eq!(run(&format!("{SHOW}{text}"), &[list(len)], dialect), Ok(expected.clone()), "{text} {len}");
             }
         }
-        // As bash does with an array.
+        // The same result as from bash with an array.
         assert_eq!(
             run(&format!("{SHOW}x=${{{{ h0 }}}}; p \"$x\""), &[list(len)], Dialect::Bash),
             Ok(format!("<{joined}>"))
@@ -307,8 +307,8 @@ fn a_command_without_shell_syntax_is_split_as_bash_does() {
     }
 }
 
-/// A command with holes, and what it shows: `\u{1}0` stands for the words of value 0, `\u{2}0` for its text; of what is between
-/// `\u{3}` and `\u{4}`, the newlines at the end are not shown. Commands are on lines of their own: in `$(…)`, after a
+/// A command with holes, and its expected output: `\u{1}0` stands for the words of value 0, `\u{2}0` for its text;
+/// between `\u{3}` and `\u{4}`, trailing newlines are dropped. Commands are on lines of their own: in `$(…)`, after a
 /// here-document, bash 5.2 reads `a; b` as `a b`.
 fn commands() -> impl Strategy<Value = (String, String)> {
     let hole = (0..3_usize).prop_map(|at| format!("{at}"));
@@ -346,7 +346,7 @@ fn commands() -> impl Strategy<Value = (String, String)> {
 }
 
 fn value() -> impl Strategy<Value = PortValue> {
-    // No newline at the end: command substitution would take it away.
+    // No trailing newline: command substitution would drop it.
     let text = prop_oneof![
         proptest::sample::select(NASTY.to_vec()).prop_map(|text| text.trim_end_matches('\n').to_owned()),
         "[a-z'\"$`(){}\\\\;&|<> *\n]{0,12}x",

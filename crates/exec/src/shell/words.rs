@@ -1,4 +1,4 @@
-//! What a value is as words of a command, or as text inside of one.
+//! Converts a value to words of a command, or to text inside a word.
 
 use crate::value::{PortValue, relative};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unfit(pub(crate) String);
 
-/// One word for each value: a list has as many as elements, none has none. A record is JSON.
+/// Converts a value to words: one for each element of a list, none for null, else a single one. A record is JSON.
 pub(crate) fn words(value: &PortValue, base: &Path) -> Result<Vec<String>, Unfit> {
     let mut found = Vec::new();
     collect(value, base, &mut found)?;
@@ -17,7 +17,7 @@ pub(crate) fn words(value: &PortValue, base: &Path) -> Result<Vec<String>, Unfit
     }
 }
 
-/// The words with spaces between.
+/// Returns the words joined with spaces.
 pub(crate) fn text(value: &PortValue, base: &Path) -> Result<String, Unfit> {
     Ok(words(value, base)?.join(" "))
 }

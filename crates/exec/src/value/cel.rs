@@ -39,7 +39,7 @@ impl PortValue {
         }
     }
 
-    /// What an expression gave. Maps that are files or directories become such.
+    /// Converts the result of an expression. Maps with the shape of files or directories become such.
     ///
     /// # Errors
     /// If it is a value that only expressions know, such as a function or a type.
@@ -68,25 +68,25 @@ impl PortValue {
         })
     }
 
-    /// What an expression gave, as a value of a type.
+    /// Converts the result of an expression to a value of a type.
     ///
     /// # Errors
-    /// If it is none of this type.
+    /// If it is not of this type.
     pub fn from_cel_as(cel: &Cel, ty: &Type) -> Result<PortValue, Mismatch> {
         PortValue::from_cel(cel)?.conform(ty)
     }
 
-    /// The same value as one of a type.
+    /// Converts the value to a type.
     ///
     /// # Errors
-    /// If it is none of this type.
+    /// If it is not of this type.
     pub fn conform(self, ty: &Type) -> Result<PortValue, Mismatch> {
         conform::conform(self, ty, Encoding::Typed)
     }
 }
 
 fn from_map(map: &Map) -> Result<PortValue, Mismatch> {
-    // The order of a hash map is lost in the sorted one.
+    // The order of the hash map does not matter: the result is a sorted map.
     #[expect(clippy::iter_over_hash_type, reason = "collected into a sorted map")]
     let fields = {
         let mut fields = std::collections::BTreeMap::new();

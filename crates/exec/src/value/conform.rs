@@ -1,20 +1,20 @@
-//! Whether a value is of a type; if it is not, where. The few conversions that lose nothing are made here.
+//! Checks that a value is of a type; a mismatch names the place. The few lossless conversions are made here.
 
 use super::{DirectoryValue, FileValue, Mismatch, PortValue};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use onceflow_core::model::Type;
 use std::collections::BTreeMap;
 
-/// Where a value comes from, and so what stands for what JSON cannot say.
+/// The encoding a value comes from, which determines how values without a JSON form are represented.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Encoding {
     /// JSON: text stands for bytes (base64), files and directories (their paths).
     Json,
-    /// It says what it is.
+    /// Each value has its own type.
     Typed,
 }
 
-/// The value, as one of this type. Fields that the type does not have are left out.
+/// Converts a value to this type. Fields that the type does not have are left out.
 pub(super) fn conform(value: PortValue, ty: &Type, source: Encoding) -> Result<PortValue, Mismatch> {
     let json = source == Encoding::Json;
     match (ty, value) {
@@ -54,7 +54,7 @@ pub(super) fn conform(value: PortValue, ty: &Type, source: Encoding) -> Result<P
     }
 }
 
-/// Whole numbers up to here are exact in a float.
+/// Whole numbers up to this are exact in a float.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 fn list(elements: Vec<PortValue>, inner: &Type, source: Encoding) -> Result<PortValue, Mismatch> {
@@ -80,7 +80,7 @@ fn record(
     Ok(PortValue::Record(record))
 }
 
-/// What JSON can say, all the way down.
+/// Checks that JSON can represent the value, including all nested values.
 fn plain(value: PortValue, ty: &Type) -> Result<PortValue, Mismatch> {
     match &value {
         PortValue::Bytes(_) | PortValue::File(_) | PortValue::Directory(_) => {
@@ -115,7 +115,7 @@ fn check_plain(value: &PortValue, ty: &Type) -> Result<(), Mismatch> {
     }
 }
 
-/// A file as expressions see it.
+/// Converts the map that stands for a file in expressions.
 pub(super) fn file(fields: &BTreeMap<String, PortValue>) -> Option<FileValue> {
     match (fields.get("path")?, fields.get("name")?) {
         (PortValue::Text(path), PortValue::Text(name)) => Some(FileValue { name: name.clone(), path: path.into() }),
@@ -123,7 +123,7 @@ pub(super) fn file(fields: &BTreeMap<String, PortValue>) -> Option<FileValue> {
     }
 }
 
-/// A directory as expressions see it.
+/// Converts the map that stands for a directory in expressions.
 pub(super) fn directory(fields: &BTreeMap<String, PortValue>) -> Option<DirectoryValue> {
     let (PortValue::Text(path), PortValue::List(files)) = (fields.get("path")?, fields.get("files")?) else {
         return None;

@@ -1,5 +1,5 @@
-//! Values as the engine stores them: MessagePack with named fields, lists element by element, files as files. The same
-//! bytes as the typed crate writes, so that a flow file and Rust can share a port.
+//! Values as the engine stores them: MessagePack with named fields, lists element by element, files as files. The bytes
+//! are those that the typed crate writes, so that a flow file and Rust can share a port.
 
 use super::{
     DirectoryValue, FileValue, Mismatch, PortValue,
@@ -14,10 +14,10 @@ use serde::{
 use std::{collections::BTreeMap, fmt};
 
 impl PortValue {
-    /// The value that was stored in a port of this type.
+    /// Decodes the value that was stored in a port of this type.
     ///
     /// # Errors
-    /// If it is none of this type.
+    /// If it is not of this type.
     pub fn from_data(data: Data, ty: &Type) -> Result<PortValue, Mismatch> {
         match (ty, data) {
             (Type::Option(_), Data::None) | (Type::Unit, Data::None | Data::Bytes(_)) => Ok(PortValue::Null),
@@ -37,16 +37,16 @@ impl PortValue {
         }
     }
 
-    /// The value as a port of this type stores it. Equal values give equal data.
+    /// Encodes the value for a port of this type. Equal values give equal data.
     ///
     /// # Errors
-    /// If it is none of this type.
+    /// If it is not of this type.
     pub fn into_data(self, ty: &Type) -> Result<Data, Mismatch> {
         Ok(encode(conform(self, ty, Encoding::Typed)?, ty))
     }
 }
 
-/// What MessagePack calls nothing.
+/// MessagePack's nil.
 const NIL: [u8; 1] = [0xc0];
 
 fn kind(data: &Data) -> &'static str {
@@ -83,7 +83,7 @@ fn list(elements: Vec<Data>, inner: &Type) -> Result<PortValue, Mismatch> {
     elements.into_iter().enumerate().map(element).collect::<Result<_, _>>().map(PortValue::List)
 }
 
-/// A record that holds files says its fields one by one: name, value, name, value.
+/// Decodes a record that holds files. Its fields are stored one by one: name, value, name, value.
 fn record(parts: Vec<Data>, types: &BTreeMap<String, Type>) -> Result<PortValue, Mismatch> {
     let mut fields = BTreeMap::new();
     let mut parts = parts.into_iter();
@@ -99,7 +99,7 @@ fn record(parts: Vec<Data>, types: &BTreeMap<String, Type>) -> Result<PortValue,
     conform(PortValue::Record(fields), &Type::Record(types.clone()), Encoding::Typed)
 }
 
-/// Whether a type is written as one piece of MessagePack.
+/// The type is written as one piece of MessagePack.
 fn is_plain(ty: &Type) -> bool {
     match ty {
         Type::File | Type::Directory | Type::Bytes => false,
@@ -109,7 +109,7 @@ fn is_plain(ty: &Type) -> bool {
     }
 }
 
-/// Writes a value that is of the type.
+/// Encodes a value that is of the type.
 fn encode(value: PortValue, ty: &Type) -> Data {
     match (ty, value) {
         (Type::Option(_), PortValue::Null) => Data::None,
@@ -159,14 +159,14 @@ impl Serialize for Plain<'_> {
             PortValue::Record(fields) => {
                 serializer.collect_map(fields.iter().map(|(name, field)| (name, Plain(field))))
             }
-            // Where a type is known only by its name, a file is what it is called.
+            // Where a type is known only by its name, a file is encoded as its name.
             PortValue::File(file) => serializer.serialize_str(&file.name),
             PortValue::Directory(directory) => serializer.collect_seq(directory.files.iter().map(|file| &file.name)),
         }
     }
 }
 
-/// Whatever MessagePack says.
+/// Any MessagePack value.
 struct Any(PortValue);
 
 impl<'de> Deserialize<'de> for Any {

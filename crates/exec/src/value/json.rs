@@ -10,10 +10,10 @@ use serde_json::Value as Json;
 use std::path::Path;
 
 impl PortValue {
-    /// What JSON says, as a value of a type. Paths are taken as they are.
+    /// Converts JSON to a value of a type. Paths are taken as they are.
     ///
     /// # Errors
-    /// If it is none of this type, or a directory cannot be read.
+    /// If it is not of this type, or a directory cannot be read.
     pub fn from_json(json: Json, ty: &Type) -> Result<PortValue, Mismatch> {
         conform(untyped(json), ty, Encoding::Json)
     }
@@ -43,7 +43,7 @@ impl PortValue {
     }
 }
 
-/// A path as it is given to others: relative if it is below `base`, and never to be taken for an option.
+/// Formats a path for a command: relative if it is below `base`, and never looking like an option.
 pub(crate) fn relative(path: &Path, base: &Path) -> String {
     let below = match base.as_os_str().is_empty() {
         true => path,
@@ -56,7 +56,7 @@ pub(crate) fn relative(path: &Path, base: &Path) -> String {
     }
 }
 
-/// What JSON says, before anyone asks for a type.
+/// Converts JSON to a value without a type to convert to.
 pub(super) fn untyped(json: Json) -> PortValue {
     match json {
         Json::Null => PortValue::Null,

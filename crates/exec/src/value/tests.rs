@@ -1,4 +1,4 @@
-//! Promises of values.
+//! Tests of values.
 
 use super::*;
 use onceflow_engine::task::{Data, FileData};

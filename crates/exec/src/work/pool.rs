@@ -1,8 +1,9 @@
-//! Work directories that are used again. On many file systems, to make and remove a few directories costs more than all
-//! else about a small command; so one that is as empty as a new one is handed on under a new name.
+//! A pool of work directories. On many file systems, creating and removing a few directories costs more than everything
+//! else about a small command; so a directory that is as empty as a new one is reused under a new name.
 //!
-//! It is handed on only if nothing was left of the command that worked there: no process in its group, nobody who holds
-//! its output open. A process that left its group and closed both could still write there; so could one before.
+//! A directory is reused only if nothing is left of the command that worked there: no process in its group, no process
+//! that holds its output open. A process that left its group and closed both could still write there; so it could
+//! without the pool.
 
 use super::{INPUTS, TEMPORARY};
 use crate::home;
@@ -18,26 +19,26 @@ use std::{
     },
 };
 
-/// Directories kept per run; more are not at work at a time on any machine.
+/// Directories kept per run; no machine has more at work at a time.
 const FREE_MAX: usize = 64;
 
-/// Directories that wait to be used again, by the directory they are in.
+/// Directories that wait to be reused, by their parent directory.
 #[derive(Default)]
 pub(crate) struct Pool {
     free: Mutex<BTreeMap<PathBuf, Vec<Free>>>,
     given: AtomicU64,
-    /// What a directory that was just made lets whom do.
+    /// The mode (permissions) of a newly created directory.
     mode: OnceLock<u32>,
 }
 
-/// A directory that waits to be used again: what it is called, and which one that was.
+/// A directory that waits to be reused: its name, and its identity to recognise it by.
 struct Free {
     name: String,
     id: Id,
 }
 
 impl Pool {
-    /// Makes a directory with nothing in it but empty ones for inputs and temporary files. It is locked.
+    /// Creates or reuses a directory that holds only empty directories for inputs and temporary files. It is locked.
     ///
     /// # Errors
     /// `AlreadyExists` if the name is taken: no two callers, of whatever process, get the same directory.
@@ -66,7 +67,8 @@ impl Pool {
         }
     }
 
-    /// A new one. Whoever removes directories that nobody has locked does not see it under another name before it is.
+    /// Creates a directory and locks it before it is renamed, so that a process that removes unlocked directories does
+    /// not see it unlocked under its final name.
     fn fresh(&self, parent: &Dir, name: String) -> io::Result<(String, Dir)> {
         let made = parent.create(&name)?;
         if !made.try_lock()? {
@@ -79,7 +81,7 @@ impl Pool {
         Ok((name, made))
     }
 
-    /// One that was used before, if it is still the one that was emptied, and empty.
+    /// Reopens a pooled directory, if it is still the one that was emptied, and empty.
     fn again(&self, parent: &Dir, free: Free) -> Option<(String, Dir)> {
         let kept = parent.child(&free.name).ok().filter(|kept| kept.id() == free.id)?;
         if kept.try_lock().unwrap_or(false) && self.is_new(&kept).unwrap_or(false) {
@@ -95,13 +97,13 @@ impl Pool {
 
     fn keep(&self, parent: &Dir, name: String, work: Dir) {
         let free = Free { name, id: work.id() };
-        // Unlocked before others can have it.
+        // Unlocked before the pool can hand it out.
         drop(work);
         self.lock().entry(parent.path().to_owned()).or_default().push(free);
     }
 
-    /// The work is done: the directory waits for the next, or goes. If its name belongs to something else by now, both are
-    /// left as they are: answers what is to be said of that.
+    /// Takes back a directory whose work is done: it is pooled or removed. If its name belongs to another entry by now,
+    /// both are left in place, and a message about that is returned.
     pub(crate) fn give(&self, parent: &Dir, name: &str, work: Dir) -> Option<String> {
         if !work.is_at(parent, name) {
             return replaced(parent, name);
@@ -118,7 +120,7 @@ impl Pool {
         parent.remove(name).err().map(|error| error.to_string())
     }
 
-    /// Empties a directory, and those for inputs and temporary files if they are what they were.
+    /// Empties a directory, but keeps those for inputs and temporary files, emptied, if they are still directories.
     fn empty(&self, work: &Dir) -> io::Result<()> {
         let mut keep = Vec::new();
         for name in [TEMPORARY, INPUTS] {
@@ -130,7 +132,7 @@ impl Pool {
         work.empty(&keep)
     }
 
-    /// Whether it is as one that was just made.
+    /// The directory looks as if newly created.
     fn is_new(&self, work: &Dir) -> io::Result<bool> {
         let entries = work.entries()?;
         let mut is_new = entries.len() == 2 && self.mode.get() == Some(&work.mode()?);
@@ -149,7 +151,7 @@ impl Pool {
     }
 }
 
-/// What is said of a work directory whose name is not its own any more. One that is gone needs no word.
+/// Returns the message for a work directory whose name belongs to another entry by now; `None` if the name is free.
 pub(super) fn replaced(parent: &Dir, name: &str) -> Option<String> {
     let kind = onceflow_store::tree::kind(&parent.stat(name).ok()?);
     let path = parent.path().join(name);
@@ -196,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_directory_that_is_used_again_is_as_empty_as_a_new_one_or_is_not_used_again() {
-        // Links lead to a directory of this test's own, and nowhere else.
+        // All links lead to a directory of this test.
         let directory = tempfile::tempdir().unwrap();
         let canary = directory.path().join("canary");
         fs::create_dir(&canary).and(fs::write(canary.join("bird"), "sings")).unwrap();

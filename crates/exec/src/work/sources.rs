@@ -1,6 +1,6 @@
 //! Inputs that are the user's own files: a step reads them at their own paths, and nothing of them is in its work
-//! directory. That their content is what it was, the engine sees to; here, that a directory has no other files than the
-//! step was promised.
+//! directory. The engine checks that their content is unchanged; this module, that a directory has exactly the files
+//! that the run was planned with.
 
 use crate::{
     codes,
@@ -15,11 +15,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Files of the user's among the inputs of a step.
+/// The user's own files among the inputs of a step.
 #[derive(Default)]
 pub(super) struct SourceInputs {
     paths: BTreeSet<PathBuf>,
-    /// Directories that are given by their own paths.
+    /// Directories that the step reads at their own paths.
     directories: Vec<DirectoryValue>,
 }
 
@@ -38,13 +38,13 @@ impl SourceInputs {
         self.paths.contains(path)
     }
 
-    /// All files of an input are the user's, so that nothing of it has to be put into the work directory; directories in it
-    /// are where they are.
+    /// All files of an input are the user's own, so nothing has to be staged in the work directory. Sets the paths of
+    /// the directories in it to their own.
     pub(super) fn stay(&mut self, value: &mut PortValue) -> bool {
         if self.paths.is_empty() || !value.files().iter().all(|file| self.paths.contains(&file.path)) {
             return false;
         }
-        // A directory without files is nowhere yet.
+        // A directory without files has no path yet.
         if !are_somewhere(value) {
             return false;
         }
@@ -64,7 +64,7 @@ impl SourceInputs {
         }
     }
 
-    /// The directories hold the files that the run was planned with, and no others.
+    /// Checks that the directories hold exactly the files that the run was planned with.
     pub(super) fn check_directories(&self) -> Result<(), Failure> {
         for directory in &self.directories {
             let path = directory.path.display();
@@ -85,7 +85,7 @@ impl SourceInputs {
     }
 }
 
-/// The directory that all files of one are below, by their names.
+/// Returns the path below which all files of a directory are, judged by their names.
 fn root(directory: &DirectoryValue) -> Option<&Path> {
     let mut roots = directory.files.iter().map(|file| {
         let parts = Path::new(&file.name).components().count();

@@ -1,15 +1,15 @@
-//! How a file of the store gets into a work directory: as an ordinary file, read-only, whatever its size, so that nothing a step
-//! does to it harms the store or other steps.
+//! Stages a file of the store in a work directory: as an ordinary read-only file, so that nothing a step does to it
+//! harms the store or other steps.
 //!
 //! | how | when |
 //! |---|---|
 //! | a clone that shares its blocks | where the file system can |
 //! | a copy | it is small, or the step runs as a user who writes through every mode (root) |
-//! | one more name of the object | else; the step's user owns it, and could change its mode and write |
+//! | a hard link to the object | else; the step's user owns it, and could change its mode and write |
 //!
-//! What has one more name is compared afterwards. A step that changed it is to blame, if it was the only one that had it; if not,
-//! nobody knows which it was, so all of them are run again, from then on with copies: then the one that writes changes only its
-//! own. The store finds by itself that the object is not what it was, and computes it again.
+//! A hard-linked file is compared afterwards. If it changed and only one step had it, that step fails. If several steps
+//! had it, the writer is unknown, so all of them run again, from then on with copies: the writer then changes only its
+//! own copy. The store detects by itself that the object has changed, and computes it again.
 
 use onceflow_store::blobs::verified;
 use std::{
@@ -23,10 +23,10 @@ use std::{
     },
 };
 
-/// Up to here a copy costs about what a name does.
+/// Up to this size a copy costs about as much as a link.
 const COPIED_BYTES_MAX: u64 = 1 << 20;
 
-/// Nobody knows which step wrote to an object it shared with others: no object is shared any more.
+/// Set when a shared object was written to by an unknown step: from then on objects are copied, not linked.
 static COPIES_ONLY: AtomicBool = AtomicBool::new(false);
 
 /// The steps that have a hard link to an inode now.
@@ -38,7 +38,7 @@ fn linked() -> MutexGuard<'static, HashMap<Inode, Vec<Weak<LinkedInode>>>> {
     LINKED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An inode that a step has a name of; and whether another step had one at the same time.
+/// An inode that a step has a link to; and whether another step had one at the same time.
 struct LinkedInode {
     inode: Inode,
     is_shared: AtomicBool,
@@ -56,9 +56,9 @@ impl Drop for LinkedInode {
     }
 }
 
-/// A file that was put into a work directory, as it was then.
+/// A file that was staged in a work directory, with its metadata at that time.
 pub(super) struct Staged {
-    /// The step's own file, or the object it has one more name of.
+    /// The step's own file, or the object it is a link to.
     path: PathBuf,
     inode: Inode,
     size: u64,
@@ -66,10 +66,10 @@ pub(super) struct Staged {
     link: Option<Arc<LinkedInode>>,
 }
 
-/// Whether a step's input file was written to, and by whom.
+/// The result of comparing an input file after the step: unchanged, or the writer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Changed {
-    /// Nobody wrote to it.
+    /// The file was not written to.
     No,
     /// This step wrote to it.
     ByThisStep,
@@ -77,8 +77,8 @@ pub(super) enum Changed {
     BySomeStep,
 }
 
-/// Puts a file into a work directory, under a name that is free there. Of a file that was made for this attempt alone, if it is
-/// not small, the step may have the very file.
+/// Stages a file in a work directory, under a name that is free there. A large file that was made for this attempt
+/// alone may always be linked.
 pub(super) fn put(original: &Path, at: &Path, is_of_this_attempt: bool) -> io::Result<Staged> {
     let data = fs::metadata(original)?;
     if data.len() > COPIED_BYTES_MAX {
@@ -86,7 +86,7 @@ pub(super) fn put(original: &Path, at: &Path, is_of_this_attempt: bool) -> io::R
             return own(&data, at);
         }
         let may_link = !rustix::process::geteuid().is_root() && !COPIES_ONLY.load(Relaxed) || is_of_this_attempt;
-        // It may be on another file system, or have too many names.
+        // The link fails on another file system, or if the object has too many links.
         if may_link && let Ok(staged) = link(original, at, &data) {
             return Ok(staged);
         }
@@ -95,7 +95,7 @@ pub(super) fn put(original: &Path, at: &Path, is_of_this_attempt: bool) -> io::R
     own(&data, at)
 }
 
-/// A file of the step's own, with the mode of what it was made from.
+/// Makes a copied file read-only, else with the mode of its original.
 fn own(original: &fs::Metadata, at: &Path) -> io::Result<Staged> {
     let (now, mode) = (fs::metadata(at)?, original.mode() & 0o777 & !0o222);
     if now.mode() & 0o777 != mode {
@@ -125,7 +125,8 @@ impl Staged {
         Staged { path: path.to_owned(), inode, size: data.size(), modified, link }
     }
 
-    /// Whether it was written to since. A file of the step's own that is gone or replaced is no change: nobody else has it.
+    /// Checks if the file was written to since. A step's own copy that is gone or replaced is no change, as no other
+    /// step has it.
     pub(super) fn changed(&self) -> Changed {
         let now = fs::symlink_metadata(&self.path);
         let is_it = |data: &fs::Metadata| (data.dev(), data.ino()) == self.inode;
@@ -153,7 +154,7 @@ mod tests {
         fs::write(path, "changed").unwrap();
     }
 
-    /// An object and the names that steps have of it.
+    /// Makes an object and the links that steps have to it.
     fn linked_to(place: &Path, names: &[&str]) -> (PathBuf, Vec<Staged>) {
         let object = place.join("object");
         fs::write(&object, vec![7; 100]).unwrap();

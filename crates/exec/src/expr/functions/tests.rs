@@ -1,10 +1,10 @@
-//! The table of functions is what the evaluator knows.
+//! Checks that the table of functions matches the evaluator.
 
 use super::*;
 use crate::expr::{Bindings, eval, infer, infer::TypeProblem};
 use cel::common::ast::operators as op;
 
-/// A value of every type, as an expression. The optional is one that holds nothing, so that all arguments are looked at.
+/// A value of every type, as an expression. The optional is an empty one, so that all arguments are evaluated.
 const SAMPLES: [(CelType, &str); 10] = [
     (CelType::Bool, "true"),
     (CelType::Int, "1"),
@@ -18,7 +18,7 @@ const SAMPLES: [(CelType, &str); 10] = [
     (CelType::Optional, "{'a': 1}.?b"),
 ];
 
-/// Whether the evaluator finds something to call, whatever comes of it.
+/// The evaluator finds a function to call, even if the call then fails.
 fn is_callable(source: &str) -> bool {
     match eval(source, &Bindings::default()) {
         Ok(_) => true,
@@ -47,7 +47,7 @@ fn the_table_of_functions_accepts_exactly_what_the_evaluator_can_call() {
     let mut differing = Vec::new();
     for name in names {
         for is_method in [false, true] {
-            // One argument more than any form has is enough to see that there is no other.
+            // One argument more than the longest form is enough to see that no longer form exists.
             let most = FORMS.iter().filter(|form| form.name == name).map(|form| form.takes.len()).max().unwrap_or(0);
             for count in usize::from(is_method)..=(most + 1).min(3) {
                 for types in combinations(count) {
@@ -95,7 +95,7 @@ fn operators_take_exactly_the_types_that_the_evaluator_takes() {
     for types in combinations(2) {
         for (name, symbol) in binary {
             let source = format!("{} {symbol} {}", sample(types[0]), sample(types[1]));
-            // The evaluator adds the names of the fields: nobody means that.
+            // The evaluator appends the names of the fields, which no user intends, so the table leaves this out.
             let is_odd = name == op::ADD && types == [CelType::List, CelType::Map];
             if !is_odd && infer::takes(name, &types) != is_callable(&source) {
                 differing.push(format!("{source}: {:?}", eval(&source, &Bindings::default()).map_err(|e| e.why)));

@@ -1,8 +1,8 @@
-//! What the scanner is inside of.
+//! The syntactic contexts that the scanner is inside of.
 
 use super::super::Use;
 
-/// A kind of place.
+/// A kind of context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ContextKind {
     /// The command itself.
@@ -28,16 +28,16 @@ pub(super) enum ContextKind {
 }
 
 impl ContextKind {
-    /// Whether words are read there, as in commands.
+    /// Words are read in this context, as in commands.
     pub(super) fn is_commands(self) -> bool {
         !matches!(self, ContextKind::Double | ContextKind::Body | ContextKind::Brace(_) | ContextKind::Arith(_))
     }
 }
 
-/// How arithmetic ends.
+/// The delimiters of arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Arith {
-    /// `))`, or else `]`.
+    /// It ends with `))`; else with `]`.
     pub(super) is_double: bool,
     /// It began with `$`.
     pub(super) is_value: bool,
@@ -68,12 +68,12 @@ pub(super) enum ExpansionPhase {
 }
 
 impl Brace {
-    /// Whether it is the variable's name that is read.
+    /// The scanner is still in the variable's name.
     pub(super) fn is_name(self) -> bool {
         matches!(self.phase, ExpansionPhase::Name | ExpansionPhase::AfterName)
     }
 
-    /// Where only a number can be.
+    /// Returns the use of a hole in a phase where only a number can be.
     pub(super) fn is_number(self) -> Option<Use> {
         match self.phase {
             ExpansionPhase::Index => Some(Use::Number { index: true }),
@@ -82,7 +82,7 @@ impl Brace {
         }
     }
 
-    /// How a hole is used there. Quoted, it is no pattern.
+    /// Returns the use of a hole in this phase. It is quoted, so it does not act as a pattern.
     pub(super) fn hole(self) -> Use {
         match self.phase {
             ExpansionPhase::Default if self.is_quoted => Use::Text,
@@ -91,26 +91,26 @@ impl Brace {
     }
 }
 
-/// A place, and the word that is being read in it.
+/// A context, and the word that is being read in it.
 #[derive(Clone, Debug)]
 pub(super) struct ShellContext {
     pub(super) kind: ContextKind,
-    /// How many pieces there were when it began.
+    /// The number of pieces when the context began.
     pub(super) from: usize,
     /// The quoting became too involved to follow.
     pub(super) is_murky: bool,
     /// The literal characters of the word so far.
     pub(super) word: String,
     pub(super) in_word: bool,
-    /// The word has quotes or values in it, so that it is no keyword.
+    /// The word has quotes or values in it, so it is no keyword.
     pub(super) is_mixed: bool,
     /// The next word is the name of a command, or a keyword.
     pub(super) at_command: bool,
-    /// The next word is where something is redirected to.
+    /// The next word is the target of a redirection.
     pub(super) redirects: bool,
     /// The word before.
     pub(super) last_word: String,
-    /// The words of a test so far, and which pieces in them are holes.
+    /// The words of a test so far, each with the pieces in it that are holes.
     pub(super) tested: Vec<(String, Vec<usize>)>,
     /// Holes in the word that is being read, as pieces.
     pub(super) word_holes: Vec<usize>,
@@ -133,19 +133,19 @@ impl ShellContext {
         }
     }
 
-    /// A literal character of a word.
+    /// Adds a literal character to the word.
     pub(super) fn word_char(&mut self, found: char) {
         self.in_word = true;
         self.word.push(found);
     }
 
-    /// The word has something in it that is not literal.
+    /// Marks the word as not entirely literal.
     pub(super) fn word_mixed(&mut self) {
         self.in_word = true;
         self.is_mixed = true;
     }
 
-    /// Whether the word so far has opened an index: `name[`, or `[` in an array.
+    /// The word so far has opened an index: `name[`, or `[` in an array.
     pub(super) fn in_index(&self) -> bool {
         let Some((name, rest)) = self.word.split_once('[') else { return false };
         let is_name = match name.is_empty() {

@@ -1,4 +1,4 @@
-//! What begins with `$`: variables, their expansions, arithmetic, commands inside.
+//! Scans everything that begins with `$`: variables, their expansions, arithmetic, command substitution.
 
 use super::{
     Dialect, Scan,
@@ -6,7 +6,7 @@ use super::{
 };
 
 impl Scan {
-    /// A `$`. Between double quotes, `$'` and `$"` are nothing special.
+    /// Scans a `$`. Between double quotes, `$'` and `$"` are nothing special.
     pub(super) fn dollar(&mut self, is_quoted: bool) {
         if self.kind().is_commands() {
             self.top().word_mixed();
@@ -17,11 +17,11 @@ impl Scan {
             (Some('['), _) => self.open_arith(2, Arith { is_double: false, is_value: true, depth: 0 }),
             (Some('{'), next) => {
                 self.open(2, ContextKind::Brace(Brace { is_quoted, phase: ExpansionPhase::Name }));
-                // Commands inside braces are too new to follow.
+                // Command substitution in braces (`${ …; }`) is too new to follow.
                 self.top().is_murky = matches!(next, Some(' ' | '\t' | '\n' | '|'));
             }
             (Some('\''), _) if !is_quoted => {
-                // Older shells do not know these quotes, and end them elsewhere.
+                // Older POSIX shells do not know `$'…'`, and end the quotes elsewhere.
                 self.top().is_murky |= self.dialect == Dialect::Posix;
                 self.take(1);
                 self.single(true);
@@ -30,7 +30,7 @@ impl Scan {
                 self.take(1);
                 self.open_double();
             }
-            // `$$`, `$#` and so on: the second character is no beginning of anything.
+            // `$$`, `$#` and so on: the second character begins nothing else.
             (Some('$' | '#' | '?' | '!' | '@' | '*' | '-'), _) => self.take(2),
             _ => self.take(1),
         }
@@ -47,7 +47,7 @@ impl Scan {
         self.open(count, ContextKind::Arith(arith));
     }
 
-    /// A character between `${` and `}`.
+    /// Scans a character between `${` and `}`.
     pub(super) fn in_brace(&mut self, found: char) {
         let ContextKind::Brace(brace) = self.kind() else { unreachable!("only there") };
         match brace.phase {
@@ -69,12 +69,12 @@ impl Scan {
         self.top().kind = ContextKind::Brace(Brace { phase, ..brace });
     }
 
-    /// The name, with what may stand before it.
+    /// Scans the variable's name and its prefix.
     fn in_name(&mut self, brace: Brace, found: char) {
         let is_name = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
         let goes_on = |c: Option<char>| is_name(c) || matches!(c, Some('@' | '*' | '#' | '?' | '$' | '!' | '-'));
         if matches!(found, '#' | '!') && goes_on(self.peek(1)) && self.peek(2).is_some() {
-            // The length of something, or what it names.
+            // A prefix: `#` for the length, `!` for indirection.
             self.take(1);
         }
         match is_name(self.peek(0)) {
@@ -95,7 +95,7 @@ impl Scan {
         }
     }
 
-    /// What is done with the variable.
+    /// Scans the operator after the variable's name.
     fn after_name(&mut self, brace: Brace, found: char) {
         let (phase, count) = match (found, self.peek(1)) {
             ('}', _) => {
@@ -121,7 +121,7 @@ impl Scan {
             '\\' => self.escape(&[]),
             '$' => self.dollar(brace.is_quoted),
             '`' => self.backtick(),
-            // Between double quotes shells do not agree on what these mean there.
+            // Inside double quotes, shells disagree on the meaning of single quotes in an expansion.
             '\'' if brace.is_quoted => self.murky(),
             '"' if brace.is_quoted && (is_posix || self.in_body()) => self.murky(),
             '\'' => self.single(false),
@@ -134,7 +134,7 @@ impl Scan {
         self.frames.iter().any(|frame| frame.kind == ContextKind::Body)
     }
 
-    /// A character of arithmetic.
+    /// Scans a character of arithmetic.
     pub(super) fn in_arith(&mut self, found: char) {
         let ContextKind::Arith(arith) = self.kind() else { unreachable!("only there") };
         let deeper = |depth: usize| ContextKind::Arith(Arith { depth, ..arith });
@@ -161,11 +161,11 @@ impl Scan {
         }
     }
 
-    /// It was a `(` inside a `$(`, and that `(` ends here.
+    /// Corrects `$((`: it was a `(` inside a `$(`, and that `(` ends here.
     fn no_arith(&mut self) {
         let from = self.top().from;
         self.frames.pop();
-        // What stood in it was read as numbers; whatever it was, it is no place to be sure of.
+        // Its holes were scanned as numbers; their real use is not certain, so they are refused.
         self.refuse_from(from, "it is not clear whether this is arithmetic; if it is not, write `( (` with a space");
         self.open(1, ContextKind::Paren);
         self.top().at_command = false;

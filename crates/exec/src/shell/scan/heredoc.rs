@@ -14,7 +14,7 @@ pub(super) struct PendingHeredoc {
 }
 
 impl Scan {
-    /// `<<`, and the delimiter behind it.
+    /// Scans `<<` and the delimiter after it.
     pub(super) fn heredoc(&mut self) {
         self.take(2);
         let strips_tabs = self.peek(0) == Some('-');
@@ -69,7 +69,7 @@ impl Scan {
         }
     }
 
-    /// Where the body ends, and where its delimiter does.
+    /// Returns the end of the body, and the end of its delimiter.
     fn find_end(&self, pending: &PendingHeredoc) -> (usize, usize) {
         let mut start = self.at;
         let mut continued = false;

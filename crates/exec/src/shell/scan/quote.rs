@@ -3,7 +3,7 @@
 use super::{Scan, Unit, Use, context::ContextKind};
 
 impl Scan {
-    /// A character between double quotes, or in a here-document.
+    /// Scans a character between double quotes, or in a here-document.
     pub(super) fn in_double(&mut self, found: char) {
         let is_body = self.kind() == ContextKind::Body;
         match found {
@@ -21,7 +21,7 @@ impl Scan {
         }
     }
 
-    /// A backslash, which takes the meaning of these characters (or of all, if none are named).
+    /// Scans a backslash, which escapes these characters (or all, if none are named).
     pub(super) fn escape(&mut self, of: &[char]) {
         if let Some(Unit::Hole(part)) = self.units.get(self.at + 1).copied() {
             self.take(1);
@@ -30,7 +30,7 @@ impl Scan {
             return;
         }
         let next = self.peek(1);
-        // Between backticks some escapes are taken away before anything is read.
+        // Between backticks, the shell removes some escapes before it parses the commands.
         if matches!(next, Some('$' | '`' | '\\' | '"'))
             && let Some(outer) = self.frames.iter_mut().rev().find(|frame| frame.kind == ContextKind::Backtick)
         {
@@ -50,7 +50,7 @@ impl Scan {
         self.open(1, ContextKind::Double);
     }
 
-    /// Single quotes, up to the end of them. After `$` backslashes count.
+    /// Scans single quotes up to their end. After `$`, backslashes are escapes.
     pub(super) fn single(&mut self, escapes: bool) {
         if self.kind().is_commands() {
             self.top().word_mixed();
@@ -75,7 +75,8 @@ impl Scan {
         match self.frames.iter().rposition(|frame| frame.kind == ContextKind::Backtick) {
             Some(open) => {
                 self.end_word();
-                // A `case` or `[[` inside without an end ends with it; so would a quote, and then we were wrong.
+                // An open `case` or `[[` inside ends with the backtick; an open quote means that the scanner was
+                // misled.
                 let unclosed = self.frames[open + 1..].iter().any(|frame| !frame.kind.is_commands());
                 let from = self.frames[open].from;
                 self.frames.truncate(open);
@@ -94,7 +95,7 @@ impl Scan {
         }
     }
 
-    /// A comment, up to the end of its line.
+    /// Scans a comment up to the end of its line.
     pub(super) fn comment(&mut self) {
         let ticked = self.frames.iter().any(|frame| frame.kind == ContextKind::Backtick);
         while let Some(unit) = self.units.get(self.at).copied() {
@@ -107,7 +108,7 @@ impl Scan {
         }
     }
 
-    /// Too involved to follow.
+    /// Marks the context as too involved to follow.
     pub(super) fn murky(&mut self) {
         self.top().is_murky = true;
         self.take(1);

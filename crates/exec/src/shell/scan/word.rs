@@ -1,4 +1,4 @@
-//! Words, operators and keywords: where commands begin, so that `case`, `[[` and comments are known.
+//! Scans words, operators and keywords, to find where commands begin and so recognise `case`, `[[` and comments.
 
 use super::{
     Piece, Scan, Use,
@@ -9,11 +9,11 @@ use super::{
 const BEFORE_COMMANDS: [&str; 13] =
     ["!", "{", "then", "do", "else", "elif", "if", "while", "until", "time", "coproc", "&&", "||"];
 
-/// Operators of `[[` that take their operands for arithmetic, or for the name of a variable.
+/// Operators of `[[` that evaluate their operands as arithmetic, or as the name of a variable.
 const ARITHMETIC: [&str; 7] = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v"];
 
 impl Scan {
-    /// A character where words are read.
+    /// Scans a character in a context of words.
     pub(super) fn in_commands(&mut self, found: char) {
         let is_test = self.kind() == ContextKind::Test;
         match found {
@@ -63,7 +63,7 @@ impl Scan {
         self.bodies();
     }
 
-    /// The digits of `2>` belong to the redirection.
+    /// Drops a word of digits before a redirection: the `2` of `2>` belongs to the operator.
     fn end_number_word(&mut self) {
         let top = self.top();
         if top.in_word && !top.is_mixed && top.word.chars().all(|c| c.is_ascii_digit()) {
@@ -117,7 +117,7 @@ impl Scan {
             return self.open(1, ContextKind::Array);
         }
         if is_word && self.peek(1) == Some(')') {
-            // A function is defined.
+            // `name()` defines a function.
             self.end_word();
             self.top().at_command = true;
             return self.take(2);
@@ -140,14 +140,14 @@ impl Scan {
                     false => top.at_command = is_case,
                 }
             }
-            // The end of a pattern.
+            // The bracket ends a pattern of `case`.
             ContextKind::Case { .. } => self.top().at_command = true,
             _ => {}
         }
         self.take(1);
     }
 
-    /// Brackets of `[[` group; inside a word they are a pattern's.
+    /// Scans a bracket inside `[[`: between words it groups, inside a word it belongs to a pattern.
     fn test_bracket(&mut self, found: char) {
         match self.top().in_word && found == '(' || self.top().word.contains('(') {
             true => self.top().word_char(found),
@@ -156,7 +156,7 @@ impl Scan {
         self.take(1);
     }
 
-    /// Remembers the hole that comes next for the test it stands in.
+    /// Notes the next hole as part of the enclosing test.
     pub(super) fn note_in_test(&mut self) {
         let piece = self.pieces.len();
         let inner = self
@@ -171,7 +171,7 @@ impl Scan {
         }
     }
 
-    /// A word has ended; it may have been a keyword.
+    /// Ends a word, which may have been a keyword.
     pub(super) fn end_word(&mut self) {
         let top = self.top();
         if !top.kind.is_commands() || !top.in_word {
@@ -216,7 +216,7 @@ impl Scan {
         }
     }
 
-    /// A word of a test; at its end it is known which words are taken for numbers.
+    /// Adds a word to a test; at the end of the test it is known which words are evaluated as numbers.
     fn tested(&mut self, word: String, holes: Vec<usize>, is_keyword: bool) {
         if !is_keyword || word != "]]" {
             self.top().tested.push((if is_keyword { word } else { String::new() }, holes));
@@ -240,7 +240,7 @@ impl Scan {
     }
 }
 
-/// Whether a word gives a variable a value, so that a command may still follow.
+/// The word is an assignment, so a command may still follow.
 fn is_assignment(word: &str) -> bool {
     let name = word.split(['=', '[', '+']).next().unwrap_or_default();
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
