@@ -1,14 +1,14 @@
-//! What a flow is: modules, ports and connections as people describe them, and the checked program the kernel runs.
+//! Flows: modules, ports and connections as users describe them, and the checked program that the kernel runs.
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | [`types`] | what may travel along a connection |
-//! | [`task`] | what the kernel knows about a task |
+//! | [`types`] | the types of ports |
+//! | [`task`] | a task as the kernel knows it |
 //! | [`graph`] | a flow as it is described |
 //! | [`mod@check`] | finds all mistakes of a flow at once, and makes the program |
 //! | [`program`] | a flow as it is run |
-//! | [`instance_path`] | addresses: where people see a node |
-//! | [`wiring`] | who waits for whom in a program, computed when it is loaded |
+//! | [`instance_path`] | addresses of nodes, as users see them |
+//! | [`wiring`] | which node waits for which in a program, computed when it is loaded |
 
 pub mod check;
 pub mod graph;

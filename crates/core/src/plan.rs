@@ -1,4 +1,4 @@
-//! What a run still has to do: the least work that is still right. Pure; what it must know it asks for.
+//! Plans a run: the least work that still gives correct outputs. Pure; the caller answers which values are known.
 //!
 //! | module | what it owns |
 //! |---|---|

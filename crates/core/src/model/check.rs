@@ -1,14 +1,14 @@
-//! From a flow as it was described to the program that is run: all its mistakes at once, or none and a program that
-//! cannot wait for what never comes.
+//! Checks a flow as it was described, and lowers it to the program that is run. Reports all mistakes at once; a flow
+//! without any gives a program in which no node waits for an input that never arrives.
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | [`mistakes`] | what can be wrong, and how it is said |
-//! | `graphs` | one graph: its names, connections, cycles |
-//! | `kinds` | one module: what its kind asks for |
-//! | `names` | what may be a name, and which was meant |
-//! | `face` | what a module looks like from outside |
-//! | `links`, `calls`, `components` | who feeds whom, who calls whom, and where that goes round |
+//! | [`mistakes`] | the kinds of mistake, and their messages |
+//! | `graphs` | checks of one graph: names, connections, cycles |
+//! | `kinds` | checks of one module, by its kind |
+//! | `names` | valid names, and the nearest known name as a hint |
+//! | `face` | the ports of a module, as its siblings see them |
+//! | `links`, `calls`, `components` | which module feeds which, which flow calls which, and the cycles in both |
 
 pub(crate) mod calls;
 pub(crate) mod components;
@@ -37,7 +37,7 @@ pub fn check(library: &Library, main: &str, requested: Option<&[String]>) -> Res
     check_within(GRAPH_MODULES_MAX, library, main, requested)
 }
 
-/// As [`check`], for graphs of up to so many modules.
+/// As [`check`], for graphs of up to `graph_modules_max` modules.
 pub fn check_within(
     graph_modules_max: usize,
     library: &Library,
@@ -102,7 +102,7 @@ fn flows<'a>(library: &'a Library, main: &'a str, wanted: &BTreeSet<&str>, found
     }
 }
 
-/// What to do about a graph with too many modules.
+/// The hint for a graph with too many modules.
 const WIDER: &str =
     "what is so wide is usually data: use an each; or allow more with the engine's option `graph_modules_max`";
 
@@ -110,7 +110,8 @@ const WIDER: &str =
 pub(crate) struct MistakeList {
     mistakes: Vec<Mistake>,
     graph_modules_max: usize,
-    /// Tasks without a mistake, by where they are: half a million modules of one task look at it once.
+    /// Tasks already found free of mistakes, by their address in memory: half a million modules of one task check it
+    /// once.
     sound_tasks: BTreeSet<*const TaskSpec>,
 }
 

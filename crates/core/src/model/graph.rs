@@ -1,15 +1,15 @@
-//! A flow as people describe it: modules, ports, connections. Nothing here has been checked; `check` does that, once,
-//! and gives a [`Program`](super::Program) that cannot be wrong any more.
+//! A flow as users describe it: modules, ports, connections. Nothing here has been checked; `check` does that, once,
+//! and returns a [`Program`](super::Program) that is known to be valid.
 
 use super::{Port, TaskSpec};
 use crate::payload::Payload;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Where something was written down.
+/// The place in a source file where a module or a connection was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceLocation {
-    /// The file. Thousands of modules stand in one, so they share its name.
+    /// The file. Thousands of modules come from one file, so they share its name.
     pub file: Arc<str>,
     /// From 1.
     pub line: u32,
@@ -17,16 +17,17 @@ pub struct SourceLocation {
     pub column: u32,
 }
 
-/// Modules, and what joins them. A flow is one; so is the inside of a composite, a loop, an each, an arm.
+/// Modules and the connections between them. A flow is a graph; so is the inside of a composite, a loop, an each, an
+/// arm.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Graph {
-    /// What it takes.
+    /// The input ports.
     pub inputs: Vec<Port>,
-    /// What it gives.
+    /// The output ports.
     pub outputs: Vec<Port>,
-    /// What it consists of.
+    /// The modules, in the order they were written.
     pub modules: Vec<Module>,
-    /// What joins them.
+    /// The connections between ports.
     pub connections: Vec<Connection>,
 }
 
@@ -35,12 +36,12 @@ pub struct Graph {
 pub struct Module {
     /// Unique among its siblings.
     pub name: String,
-    /// What it is.
+    /// The kind, with its parameters.
     pub kind: ModuleKind,
     /// Where it was defined.
     pub origin: Option<SourceLocation>,
-    /// A failure inside does not fail the run: every output is an option, none then, and there is one more output,
-    /// [`ERROR`], that says what went wrong.
+    /// A failure inside does not fail the run: every output becomes an option, which is none after a failure, and there
+    /// is one more output, [`ERROR`], with the error message.
     pub attempt: bool,
 }
 
@@ -52,13 +53,13 @@ pub const ERROR: &str = "error";
 pub enum ModuleKind {
     /// A leaf with user code. Ports: the task's. Modules of one task may share it.
     Task(Arc<TaskSpec>),
-    /// One output, `value`.
+    /// A constant. Its only output is this port, by convention `value`.
     Constant(Port, Payload),
     /// A nested graph. Ports: the graph's.
     Composite(Graph),
     /// Repeats a graph while its condition holds, at least once. Ports: the body's, less the condition.
     Loop {
-        /// What is repeated.
+        /// The graph that is repeated.
         body: Graph,
         /// Which output of the body feeds which input of the next iteration, by name. Inputs not named here are the same
         /// in every iteration.
@@ -68,45 +69,46 @@ pub enum ModuleKind {
     },
     /// Applies a graph to every element. Ports: the body's; those in `over` take lists, and all outputs are lists.
     Each {
-        /// What is applied.
+        /// The graph that is applied.
         body: Graph,
         /// The inputs that are iterated, together (lists of equal length).
         over: Vec<String>,
         /// How many elements may be in flight at a time.
         concurrency: Option<u32>,
     },
-    /// The first arm whose guard holds. Ports: the inputs of all arms (equal names are one port), and the guards; the
-    /// outputs of all arms. An output that not every arm gives, and all if there is no default arm, are options.
+    /// Runs the first arm whose guard holds. Ports: the inputs of all arms (equal names are one port), and the guards;
+    /// the outputs of all arms. An output that some arm does not give is an option; without a default arm, all outputs
+    /// are.
     Choice {
         /// In order.
         arms: Vec<Arm>,
     },
-    /// Another flow. Ports: that flow's.
+    /// Calls another flow. Ports: that flow's.
     Call {
         /// Its name.
         flow: String,
     },
 }
 
-/// One way through a choice.
+/// One alternative of a choice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arm {
-    /// What people call it.
+    /// Its name, as it appears in addresses.
     pub name: String,
     /// The input of the choice, of type bool, that must hold; `None` is the default arm, and the last.
     pub guard: Option<String>,
-    /// What is done.
+    /// The graph that runs when this arm is taken.
     pub body: Graph,
 }
 
-/// Joins two ports.
+/// A connection between two ports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connection {
     /// From an input of the graph, or an output of a module in it.
     pub from: Endpoint,
     /// To an output of the graph, or an input of a module in it.
     pub to: Endpoint,
-    /// Where it was written down.
+    /// Where the connection was written.
     pub origin: Option<SourceLocation>,
 }
 
@@ -119,7 +121,7 @@ pub struct Endpoint {
     pub port: String,
 }
 
-/// A flow and those it can call.
+/// A flow and the flows it can call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Library {
     /// By name.

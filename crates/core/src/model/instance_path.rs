@@ -1,16 +1,17 @@
-//! Addresses: where people see a node of a running program, `/align[3]/sort`, `/refine@7/solve`.
+//! Addresses: the names by which users see the nodes of a running program, `/align[3]/sort`, `/refine@7/solve`.
 //!
-//! A path says everything but the numbers. Those, and what a call stands below, are the [`InstancePath`] of an instance.
+//! A node's path has all of its address but the element and iteration numbers, and the address of the call around it.
+//! Those are the [`InstancePath`] of an instance.
 
 use super::program::{BlockIndex, Node, NodeIndex, PathSegment, Program};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// A module of this name is seen where the module around it is: what does the work of a step that is also an each or a
-/// choice.
+/// A module of this name adds nothing to an address, so it has the address of the module around it: the module that
+/// does the work of a step that is also an each or a choice.
 pub const NAMELESS: &str = "-";
 
-/// Where an instance of a block is, as far as addresses need it.
+/// The position of an instance of a block, as far as addresses need it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstancePath {
     /// The address of the nearest call around it; empty at the root.
@@ -20,23 +21,25 @@ pub struct InstancePath {
 }
 
 impl InstancePath {
-    /// The root of a run.
+    /// Returns the path of the root instance of a run.
     pub fn root() -> Self {
         InstancePath::default()
     }
 
-    /// The instance for one element of an each, or one iteration of a loop, whose node is here.
+    /// Returns the path of the instance for one element of an each, or one iteration of a loop, whose node is in this
+    /// instance.
     pub fn numbered(&self, number: u64) -> Self {
         let numbers = self.numbers.iter().copied().chain([number]).collect();
         InstancePath { call: self.call.clone(), numbers }
     }
 
-    /// The instance that the call node `node`, which is here, opens. (An arm of a choice is at the place of its choice.)
+    /// Returns the path of the instance that the call node `node` of this instance opens. (An arm of a choice has the
+    /// path of the instance its choice is in.)
     pub fn called(&self, node: &Node) -> Self {
         InstancePath { call: self.address(&node.path), numbers: Vec::new() }
     }
 
-    /// The address of something with this path that is here. Numbers that are not known print as `*`.
+    /// Returns the address of a node with this path in this instance. Unknown numbers print as `*`.
     pub fn address(&self, path: &[PathSegment]) -> String {
         let mut address = self.call.clone();
         let mut numbers = self.numbers.iter();
@@ -58,7 +61,7 @@ impl InstancePath {
 }
 
 impl Program {
-    /// The address of a node of an instance at `place`.
+    /// Returns the address of a node of the instance at `place`.
     pub fn address(&self, block: BlockIndex, node: NodeIndex, place: &InstancePath) -> String {
         place.address(&self.blocks[block as usize].nodes[node as usize].path)
     }

@@ -1,13 +1,14 @@
-//! From a checked graph to the program that is run. Every stage takes a program and gives one that means the same:
+//! Lowers a checked graph to the program that is run. Every stage takes a program and returns one that means the same:
 //!
 //! | stage | what it does |
 //! |---|---|
 //! | [`flatten`] | composites and calls become nodes of the block around them; containers become blocks |
-//! | [`prune`] | what no requested output needs goes |
-//! | [`pipeline`] | an each over what another each gives joins it, so that elements need not wait for each other |
-//! | [`relay`] | no commit, opening or end is wider than a batch |
-//! | [`order`] | nodes stand after what feeds them; what nothing refers to any more goes |
-//! | [`digest`] | a name for what each block means |
+//! | [`prune`] | drops nodes and ports that no requested output needs |
+//! | [`pipeline`] | joins an each with the each whose output it iterates, so that elements need not wait for each other
+//! |
+//! | [`relay`] | splits every commit, opening or end that is wider than a batch |
+//! | [`order`] | puts nodes after the nodes that feed them; drops blocks, tasks and constants without a reference |
+//! | [`digest`] | computes a digest of the meaning of each block |
 
 mod digest;
 mod flatten;
@@ -21,7 +22,7 @@ pub(crate) use prune::bodies;
 use super::{Library, Program};
 use std::collections::BTreeSet;
 
-/// The program for these outputs of a flow that has been checked. `everything`: they are all its outputs, so tasks
+/// Returns the program for the `requested` outputs of a checked flow. `everything`: these are all its outputs, so tasks
 /// without outputs run too.
 pub(crate) fn lower(library: &Library, main: &str, requested: &BTreeSet<&str>, everything: bool) -> Program {
     let mut program = flatten::flatten(library, main, requested);

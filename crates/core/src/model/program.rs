@@ -1,8 +1,9 @@
-//! A checked flow, in the form the kernel runs: blocks of nodes joined by indices. There is nothing left to get wrong:
-//! every index is in range, every type fits, nothing waits for what never comes.
+//! A checked flow, in the form the kernel runs: blocks of nodes joined by indices. It is valid by construction: every
+//! index is in range, every type fits, and no node waits for an input that never arrives.
 //!
-//! Composites and calls that do not recur are gone: their nodes stand in the block around them, and only their paths
-//! remember. A *plan* is a program too: what is reused has become one more input of the root block.
+//! Composites and calls that do not recur are inlined: their nodes stand in the block around them, and only the paths
+//! of the nodes still name them. A *plan* is a program too, in which each reused value has become one more input of the
+//! root block.
 
 pub mod nested;
 
@@ -11,19 +12,19 @@ use crate::{digest::Digest, payload::Payload};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// All there is to run.
+/// A program: its blocks, and the tasks and constants they refer to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
     /// Block 0 is the root.
     pub blocks: Vec<Block>,
     /// The tasks that nodes refer to, and their compensations.
     pub tasks: Vec<TaskSpec>,
-    /// What connections that come from nowhere bring.
+    /// The constants that nodes and outputs refer to.
     pub constants: Vec<Payload>,
 }
 
 impl Program {
-    /// The task that undoes this one.
+    /// Returns the index of the task that compensates `spec`.
     pub fn undo_of(&self, spec: &TaskSpec) -> Option<u32> {
         let undo = spec.compensation.as_deref()?;
         let is_it = |task: &TaskSpec| {
@@ -35,19 +36,19 @@ impl Program {
 }
 
 impl Program {
-    /// What it is known by.
+    /// Returns the identity of the program.
     pub fn identity(&self) -> Identity {
         let root = &self.blocks[ROOT as usize];
         Identity { digest: root.digest, inputs: root.inputs.iter().map(|input| input.port.clone()).collect() }
     }
 }
 
-/// What a program is known by: enough to see whether a run is for the same, without the program.
+/// The identity of a program: enough to tell whether a run is for the same program, without reading the program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// What the root block means.
+    /// The digest of the root block.
     pub digest: Digest,
-    /// What it takes.
+    /// The inputs of the root block.
     pub inputs: Vec<Port>,
 }
 
@@ -60,17 +61,17 @@ pub type NodeIndex = u32;
 /// Index of a port.
 pub type PortIndex = u16;
 
-/// A graph without names: what is instantiated as a whole.
+/// A graph without names: the unit that is instantiated as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Block {
-    /// What it takes. Inputs marked *varying* are delivered to each instance (elements, carried ports); the others are
-    /// held by the frame and read from there.
+    /// The inputs. Those marked *varying* are delivered to each instance (elements, carried ports); the others are held
+    /// by the frame and read from there.
     pub inputs: Vec<BlockInput>,
-    /// What it gives.
+    /// The outputs.
     pub outputs: Vec<BlockOutput>,
-    /// In an order where every node stands after those that feed it.
+    /// The nodes, each after the nodes that feed it.
     pub nodes: Vec<Node>,
-    /// Digest of all it means: nodes, versions, constants, blocks below; not names, paths, retries or limits.
+    /// Digest of the block's meaning: nodes, versions, constants, blocks below; not names, paths, retries or limits.
     pub digest: Digest,
 }
 
@@ -79,7 +80,7 @@ pub struct Block {
 pub struct BlockInput {
     /// Name and type.
     pub port: Port,
-    /// Whether it differs between the instances of one frame.
+    /// The value differs between the instances of one frame.
     pub varying: bool,
 }
 
@@ -88,22 +89,22 @@ pub struct BlockInput {
 pub struct BlockOutput {
     /// Name and type.
     pub port: Port,
-    /// What gives it.
+    /// The source of its value.
     pub from: Source,
-    /// Nobody reads it; it is there so that the block does not end before what gives it has. Hidden outputs stand after
-    /// all others (and after a loop's condition), and are no outputs of the container. Something that failed below one
-    /// fails the block, as below any other.
+    /// The output has no reader; it only keeps the block from ending before its source has committed. Hidden outputs
+    /// stand after all others (and after a loop's condition), and are not outputs of the container. A failure in a node
+    /// behind a hidden output fails the block, as behind any other.
     pub hidden: bool,
 }
 
-/// What feeds a port.
+/// The source that feeds a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Source {
     /// An input of the block.
     Input(PortIndex),
     /// An output of a node of the block.
     Node(NodeIndex, PortIndex),
-    /// One of [`Program::constants`].
+    /// A constant: index into [`Program::constants`].
     Constant(u32),
     /// Nothing: an optional input that is not connected.
     None,
@@ -112,20 +113,21 @@ pub enum Source {
 /// A step, once per instance of its block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
-    /// Where people see it: from the nearest [`NodeOp::Call`] around it, or the root, on. The names of all containers in
-    /// between are in it, and one [`PathSegment::Element`] or [`PathSegment::Iteration`] for every each or loop; see
-    /// [`InstancePath`](super::InstancePath). The name of the call itself is not, because many calls may share one block.
+    /// Its address, as users see it, from the nearest [`NodeOp::Call`] around it, or the root, on. The path has the
+    /// names of all containers in between, and one [`PathSegment::Element`] or [`PathSegment::Iteration`] for every
+    /// each or loop; see [`InstancePath`](super::InstancePath). It does not have the name of the call itself, because
+    /// many calls may share one block.
     pub path: Arc<[PathSegment]>,
-    /// What it does.
+    /// The operation.
     pub op: NodeOp,
-    /// What feeds its inputs.
+    /// The sources of its inputs, in order.
     pub inputs: Box<[Source]>,
     /// Its outputs. Nodes of one task share them.
     pub outputs: Arc<[Port]>,
-    /// A failure becomes outputs of none and one more output, the last, that says why. Not for relays.
+    /// On a failure every output is none, and one more output, the last, has the error message. Not for relays.
     pub attempt: bool,
-    /// One more thing it waits for, and reads nothing from: a relay, where the opening of the block would otherwise
-    /// enable more nodes than one batch can.
+    /// One more source that the node waits for without reading it: a relay, used where the opening of the block would
+    /// otherwise enable more nodes than one batch can.
     pub gate: Option<Source>,
 }
 
@@ -140,7 +142,7 @@ pub enum PathSegment {
     Iteration,
 }
 
-/// What a node does.
+/// The operation of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NodeOp {
     /// Runs a task: index into [`Program::tasks`]. The node of a task that gives nothing has one output,
@@ -148,41 +150,41 @@ pub enum NodeOp {
     Task(u32),
     /// Runs several tasks, one after the other, with one commit; see `plan::fuse`.
     Fused(Box<[FusedTask]>),
-    /// Gives its first input to all who want it, when all its inputs are there: fan-out wider than a batch, and waiting
-    /// for more than a bitmap holds, are trees of these.
+    /// Passes its first input to all its consumers once all its inputs have arrived. Trees of relays serve fan-out
+    /// wider than a batch, and joins of more sources than a bitmap holds.
     Relay,
-    /// A block for every element.
+    /// Runs a block once for every element.
     Each {
         /// The body. Its inputs are the node's, in order.
         body: BlockIndex,
         /// How many elements may be in flight.
         concurrency: Option<u32>,
     },
-    /// A block again and again. The body's outputs are the node's, in order, and then the condition.
+    /// Repeats a block. The body's outputs are the node's, in order, and then the condition.
     Loop {
         /// The body. Its inputs are the node's, in order.
         body: BlockIndex,
         /// Which output of the body feeds which input of the next iteration.
         carried: Box<[(PortIndex, PortIndex)]>,
     },
-    /// The first block whose guard holds. The inputs of every arm are those of the node, in order.
+    /// Runs the first block whose guard holds. The inputs of every arm are those of the node, in order.
     Choice {
         /// In order. The last may have no guard.
         arms: Box<[ProgramArm]>,
     },
-    /// A block once: a flow that recurs, or a composite with `attempt`.
+    /// Runs a block once: a flow that recurs, or a composite with `attempt`.
     Call {
         /// The body. Its inputs are the node's, in order.
         body: BlockIndex,
     },
 }
 
-/// One way through a choice.
+/// One alternative of a choice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramArm {
-    /// The input of the node that must hold; `None` always does.
+    /// The input of the node that must be true for the arm to be taken; an arm with `None` is always taken.
     pub guard: Option<PortIndex>,
-    /// What is done. Its outputs are the node's, in order; one it does not give is [`Source::None`].
+    /// The block that runs. Its outputs are the node's, in order; an output it does not give is [`Source::None`].
     pub body: BlockIndex,
 }
 
@@ -191,15 +193,15 @@ pub struct ProgramArm {
 pub struct FusedTask {
     /// Index into [`Program::tasks`].
     pub task: u32,
-    /// Where people see it.
+    /// Its address, as users see it.
     pub path: Arc<[PathSegment]>,
-    /// What feeds its inputs.
+    /// The sources of its inputs, in order.
     pub inputs: Box<[FusedSource]>,
-    /// Which of its outputs is which of the node's.
+    /// Per output of the task: the output of the node that it becomes, if any.
     pub outputs: Box<[Option<PortIndex>]>,
 }
 
-/// What feeds an input inside a fused step.
+/// The source of an input inside a fused step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FusedSource {
     /// An input of the node.
@@ -213,8 +215,8 @@ mod tests {
     use super::*;
     use crate::model::wiring::Delivery;
 
-    /// A flow of half a million modules starts with less than 500 bytes a step beyond its description. Most of that are
-    /// these, and a few numbers a step beside them.
+    /// A flow of half a million modules starts with less than 500 bytes a step beyond its description. These types take
+    /// most of that, and a few numbers per step the rest.
     #[test]
     fn types_of_which_a_large_flow_has_one_a_step_are_small() {
         assert!(size_of::<Node>() <= 88, "a node takes {} bytes", size_of::<Node>());

@@ -1,5 +1,5 @@
-//! What holds for every program that lowering gives, asserted: the engine relies on it and does not look again. Of a
-//! program from outside it is asked.
+//! The invariants of every program that lowering makes. Debug builds assert them, and the engine relies on them without
+//! checking again; programs that come from outside are checked with [`Program::is_sound`].
 
 use super::{
     Block, FusedSource, FusedTask, Node, Program, Source,
@@ -9,8 +9,9 @@ use super::{
 use crate::limits::{BITMAP_BITS_MAX, FAN_OUT_MAX, NESTING_DEPTH_MAX};
 
 impl Program {
-    /// Panics unless every index is in range, every node stands after what feeds it and leads to an output of its block,
-    /// containers and bodies agree on their ports, and nothing is wider than a batch. For tests and debug builds.
+    /// Panics unless every index is in range, every node stands after the nodes that feed it and leads to an output of
+    /// its block, containers and bodies agree on their ports, and nothing is wider than a batch. For tests and debug
+    /// builds.
     pub fn assert_sound(&self) {
         for (at, block) in self.blocks.iter().enumerate() {
             let fail = |what: &str| panic!("block {at}: {what}\n{block:#?}");
@@ -20,9 +21,9 @@ impl Program {
         }
     }
 
-    /// Whether there is a root block, every index is in range, containers and bodies agree on their ports, and no block
-    /// is within itself but by a call. For programs that come from outside: one that is not sound makes whoever runs or
-    /// draws it panic. Looks at every node.
+    /// True if there is a root block, every index is in range, containers and bodies agree on their ports, and a block
+    /// contains itself only through a call. For programs that come from outside: running or drawing an unsound one
+    /// panics. Visits every node.
     pub fn is_sound(&self) -> bool {
         let holds = |block: &Block| {
             let fits = self.indices(block).and_then(|()| self.bodies(block));
@@ -31,7 +32,7 @@ impl Program {
         !self.blocks.is_empty() && self.blocks.iter().all(holds) && self.ends()
     }
 
-    /// What a node says about ports within it is in range.
+    /// The ports that a loop's carried pairs and a fused step's tasks refer to are in range.
     fn inner(&self, node: &Node) -> bool {
         match &node.op {
             NodeOp::Loop { carried, .. } => carried.iter().all(|(_, input)| usize::from(*input) < node.inputs.len()),
@@ -56,8 +57,8 @@ impl Program {
             && task.outputs.iter().flatten().all(|port| usize::from(*port) < node.outputs.len())
     }
 
-    /// Whoever goes down from block to block, but not through calls, comes to an end, and soon. Joining eaches may add
-    /// levels to those that were checked, so twice as many may be there.
+    /// Every descent from block to block, not following calls, ends within a bounded depth. Joining eaches may add
+    /// levels to the nesting that was checked, so twice [`NESTING_DEPTH_MAX`] is allowed.
     fn ends(&self) -> bool {
         let mut ended = vec![false; self.blocks.len()];
         for _ in 0..2 * NESTING_DEPTH_MAX {
@@ -112,7 +113,7 @@ impl Program {
         ensure(fits, || format!("{source:?} is not there, or not yet"))
     }
 
-    /// Bodies take and give what their nodes do.
+    /// Bodies have the inputs and outputs of their nodes.
     fn bodies(&self, block: &Block) -> Result<(), String> {
         for (at, node) in block.nodes.iter().enumerate() {
             let gives = node.outputs.len() - usize::from(node.attempt);
@@ -153,7 +154,8 @@ impl Program {
     }
 }
 
-/// Width, and that everything is waited for.
+/// Checks that no opening, commit or join is too wide, that every node leads to the end of the block, and that hidden
+/// outputs stand last.
 fn shape(block: &Block) -> Result<(), String> {
     let wiring = BlockWiring::of(block);
     ensure(wiring.opening_deliveries() <= FAN_OUT_MAX, || String::from("its opening is too wide"))?;
@@ -183,7 +185,7 @@ mod tests {
     use super::*;
     use crate::model::{BlockInput, BlockOutput, Port, Type, program::ProgramArm};
 
-    /// Two blocks alike, of one node.
+    /// Returns a program of two equal blocks of one node.
     fn program(from: Source, op: NodeOp) -> Program {
         let port = Port::new("p", Type::Int);
         let outputs = [port.clone()].into();

@@ -1,5 +1,5 @@
-//! What the kernel knows about a task: its ports, its version, what it does to the world, and how it is to be run.
-//! The code itself is the engine's business; here it is a name.
+//! A task as the kernel knows it: its ports, its version, its effect on the outside world, and how to run it. Its code
+//! belongs to the engine; here the task is a name.
 
 use super::Type;
 use serde::{Deserialize, Serialize};
@@ -9,32 +9,32 @@ use serde::{Deserialize, Serialize};
 pub struct Port {
     /// Unique among the inputs, or the outputs, of its module.
     pub name: String,
-    /// What it takes or gives.
+    /// The type of its values.
     pub ty: Type,
 }
 
 impl Port {
-    /// A port.
+    /// Creates a port.
     pub fn new(name: impl Into<String>, ty: Type) -> Self {
         Port { name: name.into(), ty }
     }
 }
 
-/// What a task's body does to the world, and so what "once" means for it.
+/// The effect of a task's body on the outside world, and so the meaning of "once" for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Effect {
-    /// Nothing. It may be fused, run again, shared.
+    /// No effect. The task may be fused, run again, shared.
     Pure,
-    /// It may run more than once for one step, with the same key each time.
+    /// The task may run more than once for one step, with the same key each time.
     #[default]
     Idempotent,
-    /// It never starts twice; after a crash its outcome is unknown until someone decides.
+    /// The task never starts twice; after a crash its outcome is unknown until an operator reports it.
     AtMostOnce,
-    /// What it does to the flow's own rows rides in the commit.
+    /// The changes it makes to the flow's own rows are part of the step's commit.
     Transactional,
 }
 
-/// When a failed attempt is followed by another. Never part of a task's version.
+/// The retry policy: when a failed attempt is followed by another. Never part of a task's version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {
     /// Attempts in all; 1 is no retry.
@@ -51,7 +51,7 @@ impl Default for Retry {
     }
 }
 
-/// What a step needs of the machine it runs on.
+/// The resources a step needs on the machine it runs on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceRequest {
     /// Thousandths of a processor.
@@ -63,36 +63,37 @@ pub struct ResourceRequest {
 /// A task as flows refer to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSpec {
-    /// What workers know it by.
+    /// The name by which workers find its code.
     pub name: String,
-    /// What its results depend on beside its inputs: code, parameters. Another version, another result.
+    /// Stands for everything its results depend on beside its inputs: code, parameters. With another version, results
+    /// are computed anew.
     pub version: String,
-    /// What it takes.
+    /// The input ports.
     pub inputs: Vec<Port>,
-    /// What it gives. A task that gives nothing gets an output `done` of type unit.
+    /// The output ports. A task without outputs gets an output `done` of type unit.
     pub outputs: Vec<Port>,
     /// Per output the inputs it depends on, by index; `None` is all of them.
     pub depends: Option<Vec<Vec<u16>>>,
-    /// What its body does to the world.
+    /// The effect of its body on the outside world.
     pub effect: Effect,
-    /// When to try again.
+    /// The retry policy.
     pub retry: Retry,
-    /// The longest an attempt may take.
+    /// The longest an attempt may take; `None` is no limit.
     pub timeout_ms: Option<u64>,
-    /// Which workers take it: the name of a queue.
+    /// The queue that its steps are put into, and so the workers that run it.
     pub class: String,
-    /// What it needs of the machine.
+    /// The resources it needs on the machine.
     pub resources: ResourceRequest,
-    /// The task that undoes it: registered before the body runs, given the same inputs.
+    /// The task that undoes it: registered before the body runs, with the same inputs.
     #[serde(deserialize_with = "super::program::nested::deeper")]
     pub compensation: Option<Box<TaskSpec>>,
-    /// What an executor of many tasks is told about this one; nothing for a task with code of its own. The version must
-    /// say all of it that results depend on.
+    /// Parameters for an executor that runs many tasks; empty for a task with code of its own. The version must cover
+    /// every parameter that results depend on.
     pub params: Vec<u8>,
 }
 
 impl TaskSpec {
-    /// A task with these ports and every default.
+    /// Creates a task with these ports and every default.
     pub fn new(name: impl Into<String>, inputs: Vec<Port>, outputs: Vec<Port>) -> Self {
         TaskSpec {
             name: name.into(),
@@ -110,7 +111,7 @@ impl TaskSpec {
         }
     }
 
-    /// Whether output `output` depends on input `input`.
+    /// Output `output` depends on input `input`.
     pub fn depends(&self, output: usize, input: usize) -> bool {
         match &self.depends {
             None => true,

@@ -1,4 +1,4 @@
-//! What may travel along a connection, said so that a wrong connection is found before anything runs.
+//! The types of ports: the check compares them so that a wrong connection is found before anything runs.
 
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
@@ -6,13 +6,13 @@ use std::{collections::BTreeMap, fmt};
 /// The type of a port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Type {
-    /// Nothing but that it is done.
+    /// No content: only says that a step is done.
     Unit,
-    /// Yes or no.
+    /// True or false.
     Bool,
-    /// A whole number.
+    /// An integer.
     Int,
-    /// A number.
+    /// A floating-point number.
     Float,
     /// Text.
     Text,
@@ -22,30 +22,30 @@ pub enum Type {
     File,
     /// A directory: files by their relative paths.
     Directory,
-    /// Anything JSON can say. Takes every type but files, directories and bytes.
+    /// Any JSON value. Accepts every type but files, directories, bytes and named types, also nested.
     Json,
     /// Elements of one type, in order.
     List(#[serde(deserialize_with = "super::program::nested::deeper")] Box<Type>),
     /// Named fields.
     Record(#[serde(deserialize_with = "super::program::nested::deeper")] BTreeMap<String, Type>),
-    /// A value or none. Takes what its inner type takes.
+    /// A value or none. Accepts whatever its inner type accepts.
     Option(#[serde(deserialize_with = "super::program::nested::deeper")] Box<Type>),
-    /// A type of the user's own, known by its name.
+    /// A user-defined type, identified by its name.
     Named(String),
 }
 
 impl Type {
-    /// A list of these.
+    /// Returns the type of lists of `of`.
     pub fn list(of: Type) -> Self {
         Type::List(Box::new(of))
     }
 
-    /// One of these or none.
+    /// Returns the option of `of`.
     pub fn option(of: Type) -> Self {
         Type::Option(Box::new(of))
     }
 
-    /// Whether a port of this type can be fed by one of type `given`.
+    /// A port of this type can be fed by one of type `given`.
     pub fn accepts(&self, given: &Type) -> bool {
         match (self, given) {
             (Type::Option(wanted), Type::Option(given)) | (Type::List(wanted), Type::List(given)) => {
@@ -61,7 +61,7 @@ impl Type {
         }
     }
 
-    /// Whether JSON can say all its values.
+    /// Every value of the type can be written as JSON.
     fn is_json(&self) -> bool {
         match self {
             Type::Unit | Type::Bool | Type::Int | Type::Float | Type::Text | Type::Json => true,

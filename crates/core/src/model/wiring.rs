@@ -1,8 +1,9 @@
-//! Who waits for whom: what the engine asks of a program at every commit, computed once when the program is loaded.
+//! The wiring of a program: which consumer waits for which sources. The engine reads it at every commit, so it is
+//! computed once, when the program is loaded.
 //!
 //! A consumer, that is a node or the end of its block, waits for its *delivering sources*: the distinct nodes that feed
-//! it, and the opening of the block if that brings it a varying input. Each is one bit of the consumer's join. What a
-//! frame holds (inputs that do not vary, constants, none) is read from there and is not waited for.
+//! it, and the opening of the block if that brings it a varying input. Each is one bit of the consumer's join. Values
+//! that the frame holds (inputs that do not vary, constants, none) are read from there and not waited for.
 
 use super::program::{Block, BlockIndex, Node, NodeIndex, PortIndex, Program, Source};
 
@@ -16,43 +17,43 @@ pub struct Wiring {
 /// The wiring of a block. Flat, because a block may have a million nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockWiring {
-    /// Per node: what must arrive there.
+    /// Per node: the deliveries it waits for.
     joins: Vec<Joins>,
     /// Per node and one more: where its deliveries begin.
     starts: Vec<u32>,
     deliveries: Vec<Delivery>,
-    /// What must arrive before the block ends.
+    /// The deliveries the block waits for before it ends.
     pub end: Joins,
-    /// What happens when an instance opens.
+    /// The deliveries and nodes that the opening of an instance triggers.
     pub opening: Opening,
 }
 
-/// What a consumer waits for.
+/// The join of a consumer: how many sources it waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Joins {
-    /// Delivering sources. With 0 the opening itself enables the consumer.
+    /// The number of delivering sources. With 0 the opening itself enables the consumer.
     pub of: u32,
 }
 
-/// What one source brings to one consumer.
+/// A delivery from one source to one consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// Who gets it.
+    /// The consumer.
     pub to: Consumer,
-    /// Which of the consumer's delivering sources this is, below its `joins.of`. The opening, if it is one, is 0; nodes
-    /// follow in their order.
+    /// The index of this source among the consumer's delivering sources, below its `joins.of`. The opening, if it is
+    /// one of them, is 0; nodes follow in their order.
     pub bit: u32,
-    /// The output of the node (of the opening: the input of the block), and the input of the consumer (of the end: the
-    /// output of the block). Empty for a consumer that only waits: see [`Node::gate`].
+    /// Pairs of the node's output (for the opening: the block's input) and the consumer's input (for the end: the
+    /// block's output). Empty for a consumer that only waits: see [`Node::gate`].
     pub ports: PortPairs,
 }
 
-/// Pairs of ports: one in nearly every delivery, so that one needs no allocation.
+/// Pairs of ports. Nearly every delivery has one pair, so one pair needs no allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortPairs {
-    /// One.
+    /// One pair.
     One([(PortIndex, PortIndex); 1]),
-    /// Any number.
+    /// Any number of pairs.
     Several(Box<[(PortIndex, PortIndex)]>),
 }
 
@@ -77,7 +78,7 @@ impl FromIterator<(PortIndex, PortIndex)> for PortPairs {
     }
 }
 
-/// Who gets something.
+/// The consumer of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Consumer {
     /// A node of the same block.
@@ -86,18 +87,18 @@ pub enum Consumer {
     End,
 }
 
-/// What happens when an instance opens.
+/// The deliveries and nodes that the opening of an instance triggers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opening {
-    /// Who gets varying inputs: every consumer once, nodes ascending, the end last.
+    /// The deliveries of varying inputs: every consumer once, nodes ascending, the end last.
     pub targets: Vec<Delivery>,
     /// The nodes that wait for nothing, ascending.
     pub enabled: Vec<NodeIndex>,
-    /// Whether the end waits for nothing.
+    /// The end waits for nothing.
     pub end_enabled: bool,
 }
 
-/// What delivers. The order is that of the bits.
+/// A delivering source. The order is that of the bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Producer {
     Opening,
@@ -105,22 +106,22 @@ enum Producer {
 }
 
 impl Wiring {
-    /// The wiring of `program`.
+    /// Computes the wiring of `program`.
     pub fn of(program: &Program) -> Self {
         Wiring { blocks: program.blocks.iter().map(BlockWiring::of).collect() }
     }
 
-    /// The wiring of one block.
+    /// Returns the wiring of one block.
     pub fn block(&self, block: BlockIndex) -> &BlockWiring {
         &self.blocks[block as usize]
     }
 }
 
-/// What a source brings to one port of a consumer, or that the consumer only waits for it.
+/// One delivering source of a consumer, with the ports it connects; without ports, the consumer only waits for it.
 type Bring = (Producer, Option<(PortIndex, PortIndex)>);
 
 impl BlockWiring {
-    /// The wiring of `block`.
+    /// Computes the wiring of `block`.
     pub fn of(block: &Block) -> Self {
         let count = block.nodes.len();
         let mut wiring = BlockWiring {
@@ -130,7 +131,7 @@ impl BlockWiring {
             end: Joins::default(),
             opening: Opening::default(),
         };
-        // Twice over all consumers: how much every node delivers, then what.
+        // Two passes over all consumers: the first counts the deliveries of every node, the second writes them.
         let mut brought = Vec::new();
         for at in 0..count as NodeIndex {
             let of = wiring.count(brought_to_node(block, at, &mut brought));
@@ -151,14 +152,14 @@ impl BlockWiring {
             wiring.deliver(Consumer::Node(at), brought_to_node(block, at, &mut brought));
         }
         wiring.deliver(Consumer::End, brought_to_end(block, &mut brought));
-        // Each start has moved on to where the next one was.
+        // The second pass has advanced each start to the end of its span, where the next one was.
         wiring.starts.rotate_right(1);
         wiring.starts[0] = 0;
         assert_eq!(wiring.starts[count] as usize, wiring.deliveries.len(), "as much is delivered as was counted");
         wiring
     }
 
-    /// Counts what is brought to one consumer, with who brings it; says how many sources that are.
+    /// Counts the deliveries to one consumer, per producing node, and returns the number of its sources.
     fn count(&mut self, brought: &[Bring]) -> u32 {
         let mut of = 0;
         for from in brought.chunk_by(|one, other| one.0 == other.0) {
@@ -185,33 +186,33 @@ impl BlockWiring {
         }
     }
 
-    /// What must arrive at a node; `None` if there is no such node.
+    /// Returns the join of a node; `None` if there is no such node.
     pub fn joins(&self, node: NodeIndex) -> Option<Joins> {
         self.joins.get(node as usize).copied()
     }
 
-    /// Who gets something when a node commits: every consumer once, nodes ascending, the end last.
+    /// Returns the deliveries of a node's commit: every consumer once, nodes ascending, the end last.
     pub fn targets(&self, node: NodeIndex) -> &[Delivery] {
         &self.deliveries[self.starts[node as usize] as usize..self.starts[node as usize + 1] as usize]
     }
 
-    /// What all nodes deliver, and the opening.
+    /// Returns the deliveries of all nodes and of the opening.
     pub fn all_targets(&self) -> impl Iterator<Item = &Delivery> {
         self.deliveries.iter().chain(&self.opening.targets)
     }
 
-    /// The (consumer, port) pairs that the commit of `node` brings something to.
+    /// Returns the number of (consumer, port) pairs that the commit of `node` delivers to.
     pub fn deliveries(&self, node: NodeIndex) -> usize {
         deliveries(self.targets(node))
     }
 
-    /// The (consumer, port) pairs an opening brings something to, and the nodes it enables.
+    /// Returns the number of (consumer, port) pairs an opening delivers to, plus the nodes it enables.
     pub fn opening_deliveries(&self) -> usize {
         deliveries(&self.opening.targets) + self.opening.enabled.len()
     }
 }
 
-/// All that is brought to a node, in the order of those who bring it, and of its inputs.
+/// Collects the deliveries to a node, ordered by source and then by input.
 fn brought_to_node<'b>(block: &Block, at: NodeIndex, brought: &'b mut Vec<Bring>) -> &'b [Bring] {
     let node = &block.nodes[at as usize];
     let gate = node.gate.and_then(|source| producer(block, source)).map(|(from, _)| (from, None));
@@ -238,12 +239,12 @@ fn collect<'b>(
     brought
 }
 
-/// A target that only waits is a delivery too.
+/// Counts the ports delivered to. A target that only waits counts as one.
 fn deliveries(targets: &[Delivery]) -> usize {
     targets.iter().map(|target| target.ports.len().max(1)).sum()
 }
 
-/// Who delivers from this source, and at which port; `None` if it is held by the frame.
+/// Returns the producer that delivers this source, and its port; `None` if the frame holds the value.
 fn producer(block: &Block, source: Source) -> Option<(Producer, PortIndex)> {
     match source {
         Source::Node(node, port) => Some((Producer::Node(node), port)),
@@ -253,7 +254,7 @@ fn producer(block: &Block, source: Source) -> Option<(Producer, PortIndex)> {
 }
 
 impl Node {
-    /// All it waits for or reads: its inputs, and its gate.
+    /// Returns all sources the node reads or waits for: its inputs, and its gate.
     pub fn sources(&self) -> impl Iterator<Item = Source> {
         self.inputs.iter().copied().chain(self.gate)
     }

@@ -1,9 +1,9 @@
 //! The root block of a program, seen as a graph to plan over.
 //!
-//! Relays are looked through: they copy nothing, and to send one again must not overtake who got its value already.
-//! Containers are single sub-modules. A task is given every input that is not optional, whatever is asked of it (kernel
-//! rule 25), so here its outputs depend on all of those; declared dependencies matter for optional inputs, and for
-//! `validity`.
+//! Relays are skipped: they copy nothing, and running one again must not overtake the consumers that already got its
+//! value. Containers are single sub-modules. A task gets every input that is not optional, whichever outputs are
+//! requested (kernel rule 25), so here its outputs depend on all of those; declared dependencies matter for optional
+//! inputs, and for `validity`.
 
 use super::graph::{DependencyGraph, DependencyGraphBuilder, PortSource, PortTarget};
 use crate::model::{
@@ -13,20 +13,20 @@ use crate::model::{
 
 const NO_MODULE: u32 = u32::MAX;
 
-/// See the module.
+/// The root block as a dependency graph; see the module.
 pub(super) struct BlockGraph<'p> {
     pub(super) block: &'p Block,
     pub(super) graph: DependencyGraph,
-    /// What the graph's out-ports stand for: outputs of the block, by index, hidden ones once for every step they
-    /// wait for.
+    /// Per out-port of the graph, the output of the block it stands for; a hidden output appears once for every step it
+    /// waits for.
     pub(super) wanted: Vec<PortIndex>,
     module_of: Vec<u32>,
     node_of: Vec<NodeIndex>,
 }
 
 impl<'p> BlockGraph<'p> {
-    /// The root block, with these of its outputs and all hidden ones as out-ports; those that are constants need nothing
-    /// and are left out.
+    /// Builds the graph of the root block, with the `requested` outputs and all hidden ones as out-ports; outputs that
+    /// are constants need nothing and are left out.
     pub(super) fn new(program: &'p Program, requested: &[PortIndex]) -> Self {
         let block = &program.blocks[ROOT as usize];
         let mut wanted = Vec::new();
@@ -64,17 +64,17 @@ impl<'p> BlockGraph<'p> {
         BlockGraph { block, graph: builder.build(), wanted, module_of, node_of }
     }
 
-    /// The node that a sub-module is.
+    /// Returns the node of a sub-module.
     pub(super) fn node(&self, module: u32) -> NodeIndex {
         self.node_of[module as usize]
     }
 
-    /// The sub-module that a node is, unless it is a relay.
+    /// Returns the sub-module of a node, `None` for a relay.
     pub(super) fn module(&self, node: NodeIndex) -> Option<u32> {
         Some(self.module_of[node as usize]).filter(|module| *module != NO_MODULE)
     }
 
-    /// What is really behind a source, past all relays.
+    /// Returns the source behind all relays.
     pub(super) fn resolve(&self, source: Source) -> Source {
         resolve(self.block, source)
     }
@@ -91,7 +91,7 @@ fn resolve(block: &Block, mut source: Source) -> Source {
     source
 }
 
-/// All that is waited for behind a source. Not deep: joins are wide.
+/// Calls `then` for every source behind the relays that `source` waits for. The recursion is not deep: joins are wide.
 fn leaves(block: &Block, source: Source, then: &mut impl FnMut(Source)) {
     match source {
         Source::Node(node, _) if block.nodes[node as usize].op == NodeOp::Relay => {

@@ -1,4 +1,4 @@
-//! What is different about each node since the values were computed: the first half of *why*.
+//! Compares each node with the one that the stored values were computed by: the first half of *why* a node runs.
 
 use super::validity::ProvenanceKeys;
 use crate::model::{
@@ -7,26 +7,26 @@ use crate::model::{
 };
 use std::collections::BTreeMap;
 
-/// What is different about a node.
+/// The difference between a node and its predecessor at the same path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Nothing: its code and all its inputs are what they were.
+    /// Its code and all its inputs are unchanged.
     Nothing,
-    /// There was no such node.
+    /// There was no node at this path.
     New,
-    /// It is another task, another version of it, or a container with another body.
+    /// The node is another task, another version of the task, or a container with another body.
     Code {
-        /// What it was.
+        /// The code before.
         from: String,
-        /// What it is.
+        /// The code now.
         to: String,
     },
-    /// An input got another content, or is connected to something else.
+    /// An input has other content, or is connected to another source.
     Input {
         /// Its name, or its number where it has none.
         port: String,
     },
-    /// Something it depends on changed, and nothing else.
+    /// Only a node that it depends on changed.
     Source,
 }
 
@@ -37,7 +37,7 @@ pub struct KeyedBlock<'p> {
     pub program: &'p Program,
     /// The block.
     pub block: BlockIndex,
-    /// Of that block.
+    /// The keys of that block's values.
     pub keys: &'p ProvenanceKeys,
 }
 
@@ -47,7 +47,7 @@ impl<'p> KeyedBlock<'p> {
     }
 }
 
-/// What is different about every node of the new block.
+/// Returns the change of every node of the new block.
 pub fn changes(old: KeyedBlock<'_>, new: KeyedBlock<'_>) -> Vec<Change> {
     let before: BTreeMap<&[PathSegment], &Node> = old.block().nodes.iter().map(|node| (&*node.path, node)).collect();
     let change = |(at, node): (NodeIndex, &Node)| match before.get(&*node.path) {
@@ -76,7 +76,7 @@ fn changed((old, was): (KeyedBlock<'_>, &Node), (new, node, at): (KeyedBlock<'_>
     if source { Change::Source } else { Change::Nothing }
 }
 
-/// The node a source is, by path and name of the port.
+/// Returns the node behind a source, by its path and the name of the port; `None` if the source is not a node.
 pub(super) fn where_from(block: &Block, source: Source) -> Option<(&[PathSegment], &str)> {
     match source {
         Source::Node(node, port) => Some(super::validity::output_address(&block.nodes[node as usize], port)),
@@ -84,7 +84,7 @@ pub(super) fn where_from(block: &Block, source: Source) -> Option<(&[PathSegment
     }
 }
 
-/// The code of a node, as people see it.
+/// Returns the code of a node in readable form: a task's name and version, or a container and its body's digest.
 pub(super) fn code(program: &Program, node: &Node) -> String {
     let task = |task: u32| {
         let task = &program.tasks[task as usize];
@@ -107,7 +107,7 @@ pub(super) fn code(program: &Program, node: &Node) -> String {
     }
 }
 
-/// The name of an input of a node of the block.
+/// Returns the name of an input of a node of the block, or its number where it has none.
 fn input_name(of: KeyedBlock<'_>, node: NodeIndex, port: usize) -> String {
     let program = of.program;
     let ports = |body: BlockIndex| program.blocks[body as usize].inputs.get(port).map(|input| &input.port);

@@ -1,4 +1,5 @@
-//! What becomes of every node of the root block, and why: what `onceflow explain` prints, and what is stored with a run.
+//! Explains the plan: the fate of every node of the root block, and the reason. Printed by `onceflow explain`, and
+//! stored with a run.
 
 use super::{
     block::BlockGraph,
@@ -16,46 +17,46 @@ use std::{
     fmt,
 };
 
-/// What becomes of a node.
+/// The fate of a node in a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Fate {
-    /// A value it gave is read.
+    /// One of its stored outputs is read.
     Reused,
-    /// It runs.
+    /// The node runs.
     Run,
-    /// Neither.
+    /// The node neither runs nor is read.
     Skipped,
 }
 
-/// Why.
+/// The reason for a fate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reason {
     /// There was no such node before.
     New,
-    /// It has no value, or no longer.
+    /// The node has no stored value, or no longer has one.
     NoValue,
-    /// Its code is not what it was.
+    /// Its code has changed.
     CodeChanged {
-        /// What it was.
+        /// The code before.
         from: String,
-        /// What it is.
+        /// The code now.
         to: String,
     },
-    /// An input has another content, or comes from elsewhere.
+    /// An input has other content, or comes from another source.
     InputChanged {
         /// Its name.
         port: String,
     },
-    /// Something it reads from runs.
+    /// A node that it reads from runs.
     SourceReruns {
-        /// Where that is.
+        /// The address of that node.
         address: String,
     },
     /// Its value is known and valid.
     Kept,
-    /// Nothing that runs, and nothing requested, reads from it.
+    /// No node that runs, and no requested output, reads from it.
     NotNeeded,
-    /// What it gave is in the store, and is damaged.
+    /// Its stored output is damaged.
     Damaged,
 }
 
@@ -64,17 +65,17 @@ pub enum Reason {
 pub struct ExplanationLine {
     /// The node.
     pub node: NodeIndex,
-    /// Where people see it.
+    /// Its address, as users see it.
     pub address: String,
-    /// What becomes of it.
+    /// Its fate.
     pub fate: Fate,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// How many steps it is, is only known when it runs: it is an each, a loop or a call.
+    /// The number of its steps is known only when it runs: the node is an each, a loop or a call.
     pub is_open: bool,
 }
 
-/// What becomes of every node but relays, in their order.
+/// The explanation of a plan: one line for every node but relays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explanation {
     /// In the order of the nodes.
@@ -109,12 +110,12 @@ pub(super) fn explain(
     Explanation { lines: (0..of.graph.modules()).map(line).collect() }
 }
 
-/// Whether how many steps a node is, is only known when it runs.
+/// The number of the node's steps is known only when it runs.
 pub fn is_open(node: &Node) -> bool {
     matches!(node.op, NodeOp::Each { .. } | NodeOp::Loop { .. } | NodeOp::Call { .. })
 }
 
-/// Why a node runs: what changed about it; else what overtook it; else that there is nothing to reuse.
+/// Returns why a node runs: its own change; else the source that reruns; else that there is no value to reuse.
 fn why(
     of: &BlockGraph<'_>,
     frontier: &Frontier<'_>,
@@ -178,7 +179,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A run that is done, asked for the same again: nothing is read but its result.
+/// Returns the explanation for a completed run that is requested again: nothing runs, and only its result is read.
 pub fn all_done(program: &Program) -> Explanation {
     let nodes = (0..).zip(&program.blocks[crate::model::program::ROOT as usize].nodes);
     let lines = |(at, node): (NodeIndex, &Node)| {

@@ -1,9 +1,9 @@
 //! Merges neighbouring steps that need no checkpoint between them into one step with one commit.
 //!
 //! A producer joins its consumer if both are `pure` tasks (or fused already), every reader of every output of the
-//! producer is that consumer, they ask for the same class, retry, timeout and resources, and neither has a
-//! compensation or stands under `attempt`. What the consumer reads beside does not matter. Never across a block's border
-//! (kernel rule 29). The values computed are the same, and so are their provenance keys; block digests stay.
+//! producer is that consumer, they request the same class, retry, timeout and resources, and neither has a compensation
+//! or stands under `attempt`. Other inputs of the consumer do not matter. Steps are never merged across the border of a
+//! block (kernel rule 29). The values computed are the same, and so are their provenance keys; block digests stay.
 
 use crate::{
     adjacency::Adjacency,
@@ -15,21 +15,21 @@ use crate::{
 };
 use std::borrow::Cow;
 
-/// Tasks in one step: what is lost at most when a worker dies in it.
+/// The most tasks in one step, and so the most tasks whose work is lost when a worker dies in it.
 pub const FUSED_TASKS_MAX: usize = 64;
 
-/// Whether steps are merged. Part of the plan's generation; off under `keep`.
+/// Switches merging of steps. Part of the plan's generation; off under `keep`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fusion {
-    /// Merge what can be.
+    /// Merge steps where the rules allow it.
     #[default]
     On,
     /// Leave every step its own checkpoint.
     Off,
 }
 
-/// Merges in every block. The same program gives the same result. Linear in nodes and connections, up to the bound on
-/// tasks in one step.
+/// Merges steps in every block. Deterministic: the same program gives the same result. Linear in nodes and connections,
+/// up to the bound on tasks in one step.
 pub fn fuse(program: &Program, fusion: Fusion) -> Cow<'_, Program> {
     if fusion == Fusion::Off {
         return Cow::Borrowed(program);
@@ -42,7 +42,7 @@ pub fn fuse(program: &Program, fusion: Fusion) -> Cow<'_, Program> {
     Cow::Owned(Program { blocks: fused.collect(), tasks: program.tasks.clone(), constants: program.constants.clone() })
 }
 
-/// The block with merged steps; `None` if there are none to merge.
+/// Returns the block with merged steps; `None` if there are none to merge.
 fn fuse_block(tasks: &[TaskSpec], block: &Block) -> Option<Block> {
     let (readers, outside) = readers(block);
     let nodes = Cow::Borrowed(&block.nodes[..]);
@@ -70,8 +70,8 @@ fn fuse_block(tasks: &[TaskSpec], block: &Block) -> Option<Block> {
     Some(Block { inputs: block.inputs.clone(), outputs, nodes, digest: block.digest })
 }
 
-/// Per node those that read from it, ascending; and whether the end of the block reads from it, or something waits for it
-/// only.
+/// Returns per node its readers, ascending; and per node whether the end of the block reads it or another node's gate
+/// waits for it.
 fn readers(block: &Block) -> (Adjacency, Vec<bool>) {
     let read = (0..).zip(&block.nodes).flat_map(|(at, node)| {
         node.inputs.iter().filter_map(move |source| match source {
@@ -94,14 +94,14 @@ struct Merging<'t> {
     tasks: &'t [TaskSpec],
     readers: Adjacency,
     outside: Vec<bool>,
-    /// The block's own until something is merged.
+    /// The block's nodes; cloned when the first steps are merged.
     nodes: Cow<'t, [Node]>,
-    /// Per node the one it became part of; itself at first.
+    /// Per node the node it was merged into; itself at first.
     into: Vec<NodeIndex>,
 }
 
 impl Merging<'_> {
-    /// The last node before `consumer` that can join it.
+    /// Returns the last node before `consumer` that can be merged into it.
     fn producer_for(&self, consumer: NodeIndex) -> Option<NodeIndex> {
         let to = &self.nodes[consumer as usize];
         let spec = self.spec(to)?;
@@ -123,7 +123,7 @@ impl Merging<'_> {
             && (from.gate.is_none() || to.gate.is_none() || from.gate == to.gate)
     }
 
-    /// The node that `node` is part of by now.
+    /// Returns the node that `node` has been merged into so far.
     fn root(&self, mut node: NodeIndex) -> NodeIndex {
         while self.into[node as usize] != node {
             node = self.into[node as usize];
@@ -131,7 +131,7 @@ impl Merging<'_> {
         node
     }
 
-    /// What a node that may be fused is like: all its tasks are alike.
+    /// Returns the task spec of a node that may be fused, `None` for any other; all tasks of a fused node are alike.
     fn spec(&self, node: &Node) -> Option<&TaskSpec> {
         let task = match &node.op {
             NodeOp::Task(task) => *task,
@@ -143,7 +143,8 @@ impl Merging<'_> {
     }
 
     fn merge(&mut self, producer: NodeIndex, consumer: NodeIndex) {
-        // Moved, as the producer goes: a chain is merged one by one, and copies of all tasks before would add up.
+        // The producer's tasks are moved, not copied: a chain is merged one by one, and repeated copies of all earlier
+        // tasks would add up.
         let nodes = self.nodes.to_mut();
         let mut tasks = take_tasks(&mut nodes[producer as usize]);
         let from = &mut nodes[producer as usize];
@@ -178,7 +179,7 @@ impl Merging<'_> {
     }
 }
 
-/// An input that comes from outside, as one of the merged step's; equal ones are one.
+/// Maps an input from outside to an input of the merged step; equal sources share one input.
 fn outer(input: FusedSource, sources: &[Source], inputs: &mut Vec<Source>) -> FusedSource {
     let FusedSource::Input(at) = input else { return input };
     let source = sources[usize::from(at)];
@@ -193,7 +194,7 @@ fn tasks_in(node: &Node) -> usize {
     if let NodeOp::Fused(tasks) = &node.op { tasks.len() } else { 1 }
 }
 
-/// The tasks of a node that is about to be another.
+/// Takes the tasks out of a node that is about to be replaced.
 fn take_tasks(node: &mut Node) -> Vec<FusedTask> {
     match std::mem::replace(&mut node.op, NodeOp::Relay) {
         NodeOp::Fused(tasks) => tasks.into_vec(),
@@ -207,7 +208,7 @@ fn take_tasks(node: &mut Node) -> Vec<FusedTask> {
     }
 }
 
-/// Per output of a node of these tasks the task that gives it, and which of the task's it is.
+/// Returns, per output of a node of these tasks, the task that gives it and the task's output.
 fn outputs_of(tasks: &[FusedTask], outputs: usize) -> Vec<(u16, PortIndex)> {
     let mut found = vec![(0, 0); outputs];
     for (at, task) in (0..).zip(tasks) {
@@ -218,7 +219,7 @@ fn outputs_of(tasks: &[FusedTask], outputs: usize) -> Vec<(u16, PortIndex)> {
     found
 }
 
-/// Whether two tasks may run in one step.
+/// The two tasks have the same class, retry, timeout and resources, so they may run in one step.
 fn alike(one: &TaskSpec, other: &TaskSpec) -> bool {
     one.class == other.class
         && one.retry == other.retry

@@ -1,12 +1,12 @@
-//! What depends on what inside one parent module, port by port.
+//! The dependencies inside one parent module, port by port.
 //!
 //! The *vertices* are the parent's in-ports and out-ports, its sub-modules, and their in-ports. The *edges*: a parent's
-//! in-port leads to whatever it is connected to; a sub-module to whatever one of its out-ports is connected to; a
-//! sub-module's in-port to whatever an out-port *that depends on it* is connected to. A port is fed by at most one
-//! connection, so the out-port an edge goes through (its *witness*) is simply what feeds the vertex it leads to.
+//! in-port leads to every port it is connected to; a sub-module to every port one of its out-ports is connected to; a
+//! sub-module's in-port to every port that an out-port *depending on it* is connected to. A port is fed by at most one
+//! connection, so the out-port an edge goes through (its *witness*) is simply the source of the vertex it leads to.
 //!
-//! Edges are never stored: they follow from connections and dependencies, so a sub-module with a hundred in-ports
-//! and a hundred out-ports costs two hundred entries, not ten thousand. All is flat: numbers in a few vectors.
+//! Edges are never stored: they follow from connections and dependencies, so a sub-module with a hundred in-ports and a
+//! hundred out-ports costs two hundred entries, not ten thousand. All tables are flat: numbers in a few vectors.
 //!
 //! An in-port of a sub-module that nothing feeds (a constant, an option left open) is a vertex without edges: it can
 //! neither change nor be missing.
@@ -18,7 +18,7 @@ pub type Vertex = u32;
 
 const UNFED: u32 = u32::MAX;
 
-/// What can feed a port: where a value is.
+/// The source of a port, which is also the place where its value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PortSource {
     /// An in-port of the parent.
@@ -27,7 +27,7 @@ pub enum PortSource {
     Port(u32, u32),
 }
 
-/// What can be fed.
+/// A port that a connection can lead to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PortTarget {
     /// An out-port of the parent.
@@ -36,7 +36,7 @@ pub enum PortTarget {
     Port(u32, u32),
 }
 
-/// What a vertex stands for.
+/// The port or sub-module that a vertex stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum VertexKind {
     /// An in-port of the parent.
@@ -49,7 +49,8 @@ pub enum VertexKind {
     Port(u32, u32),
 }
 
-/// See the module. Built by a [`DependencyGraphBuilder`]. Memory: ports, connections and declared dependencies, each once.
+/// The dependency graph of a parent module; see the module. Built by a [`DependencyGraphBuilder`]. Memory: ports,
+/// connections and declared dependencies, each once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DependencyGraph {
     inputs: u32,
@@ -58,54 +59,54 @@ pub struct DependencyGraph {
     ins_from: Vec<Vertex>,
     /// Per sub-module and one more: where its out-ports begin, as places.
     outs_from: Vec<u32>,
-    /// Per vertex that can be fed, from the parent's first out-port on (sub-modules: never): the place, or `UNFED`.
+    /// Per vertex that can be fed, from the parent's first out-port on (sub-modules never are): its place, or `UNFED`.
     source: Vec<u32>,
-    /// Per place, what it feeds.
+    /// Per place, the vertices it feeds.
     targets: Adjacency,
     /// Per sub-module: every out-port depends on every in-port.
     dense: Vec<bool>,
-    /// Per out-port (counted through), the in-ports it depends on; empty where dense.
+    /// Per out-port (numbered across all sub-modules), the in-ports it depends on; empty where dense.
     depends: Adjacency,
-    /// Per in-port (counted through), the places that depend on it; empty where dense.
+    /// Per in-port (numbered across all sub-modules), the places that depend on it; empty where dense.
     dependents: Adjacency,
-    /// Per in-port (counted through), its sub-module.
+    /// Per in-port (numbered across all sub-modules), its sub-module.
     in_owner: Vec<u32>,
-    /// Per out-port (counted through), its sub-module.
+    /// Per out-port (numbered across all sub-modules), its sub-module.
     out_owner: Vec<u32>,
 }
 
 impl DependencyGraph {
-    /// How many vertices there are.
+    /// Returns the number of vertices.
     pub fn vertices(&self) -> u32 {
         self.ins_from[self.ins_from.len() - 1]
     }
 
-    /// How many sub-modules there are.
+    /// Returns the number of sub-modules.
     pub fn modules(&self) -> u32 {
         self.dense.len() as u32
     }
 
-    /// How many in-ports the parent has.
+    /// Returns the number of in-ports of the parent.
     pub fn inputs(&self) -> u32 {
         self.inputs
     }
 
-    /// How many out-ports the parent has.
+    /// Returns the number of out-ports of the parent.
     pub fn outputs(&self) -> u32 {
         self.outputs
     }
 
-    /// How many out-ports this sub-module has.
+    /// Returns the number of out-ports of a sub-module.
     pub fn module_outputs(&self, module: u32) -> u32 {
         self.outs_from[module as usize + 1] - self.outs_from[module as usize]
     }
 
-    /// How many in-ports this sub-module has.
+    /// Returns the number of in-ports of a sub-module.
     pub fn module_inputs(&self, module: u32) -> u32 {
         self.ins_from[module as usize + 1] - self.ins_from[module as usize]
     }
 
-    /// The vertex of an in-port of the parent, an out-port of the parent, a sub-module, an in-port of one.
+    /// Returns the vertex of an in-port or out-port of the parent, of a sub-module, or of an in-port of one.
     pub fn vertex(&self, kind: VertexKind) -> Vertex {
         match kind {
             VertexKind::Input(at) => at,
@@ -115,7 +116,7 @@ impl DependencyGraph {
         }
     }
 
-    /// What a vertex stands for.
+    /// Returns the port or sub-module that a vertex stands for.
     pub fn kind(&self, vertex: Vertex) -> VertexKind {
         if vertex < self.inputs {
             VertexKind::Input(vertex)
@@ -129,33 +130,34 @@ impl DependencyGraph {
         }
     }
 
-    /// Whether a vertex is a sub-module.
+    /// The vertex is a sub-module.
     pub fn is_module(&self, vertex: Vertex) -> bool {
         (self.inputs + self.outputs..self.ins_from[0]).contains(&vertex)
     }
 
-    /// What feeds this vertex; `None` for what nothing feeds, and for sub-modules and the parent's in-ports.
+    /// Returns the source of a vertex; `None` for ports that nothing feeds, and for sub-modules and the parent's
+    /// in-ports.
     pub fn source(&self, vertex: Vertex) -> Option<PortSource> {
         self.source_number(vertex).map(|place| self.place(place))
     }
 
-    /// Where the value of a port is: at what feeds it, or at itself, if it is an in-port of the parent.
+    /// Returns the place of a port's value: its source, or the port itself if it is an in-port of the parent.
     pub fn value_at(&self, port: Vertex) -> Option<PortSource> {
         if port < self.inputs { Some(PortSource::Input(port)) } else { self.source(port) }
     }
 
-    /// As numbers: the parent's in-ports, then the out-ports of all sub-modules.
+    /// Returns the source of a vertex as a place number: the parent's in-ports, then the out-ports of all sub-modules.
     pub(super) fn source_number(&self, vertex: Vertex) -> Option<u32> {
         let place = *self.source.get(vertex.checked_sub(self.inputs)? as usize)?;
         (place != UNFED).then_some(place)
     }
 
-    /// How many places there are.
+    /// Returns the number of places.
     pub(super) fn places(&self) -> u32 {
         self.outs_from[self.outs_from.len() - 1]
     }
 
-    /// The place of this number.
+    /// Returns the place with this number.
     pub(super) fn place(&self, place: u32) -> PortSource {
         match place.checked_sub(self.inputs) {
             None => PortSource::Input(place),
@@ -166,7 +168,7 @@ impl DependencyGraph {
         }
     }
 
-    /// The number of a place.
+    /// Returns the number of a place.
     pub(super) fn place_number(&self, place: PortSource) -> u32 {
         match place {
             PortSource::Input(at) => at,
@@ -174,7 +176,7 @@ impl DependencyGraph {
         }
     }
 
-    /// Calls for every edge that leads to `vertex`, with where it begins.
+    /// Calls `then` with the start of every edge that leads to `vertex`.
     pub fn each_predecessor(&self, vertex: Vertex, mut then: impl FnMut(Vertex)) {
         let Some(place) = self.source_number(vertex) else { return };
         let Some(out) = place.checked_sub(self.inputs) else { return then(place) };
@@ -188,7 +190,7 @@ impl DependencyGraph {
         }
     }
 
-    /// Calls for every edge that begins at `vertex`, with where it leads.
+    /// Calls `then` with the end of every edge that begins at `vertex`.
     pub fn each_successor(&self, vertex: Vertex, mut then: impl FnMut(Vertex)) {
         let mut feed = |place: u32| self.targets.row(place as usize).iter().copied().for_each(&mut then);
         match self.kind(vertex) {
@@ -208,23 +210,23 @@ impl DependencyGraph {
     }
 }
 
-/// Puts a [`DependencyGraph`] together.
+/// Builds a [`DependencyGraph`].
 #[derive(Clone, Debug)]
 pub struct DependencyGraphBuilder {
     inputs: u32,
     outputs: u32,
-    /// Per sub-module and one more, from 0.
+    /// Per sub-module and one more: where its in-ports begin, from 0.
     ins: Vec<u32>,
-    /// Per sub-module and one more, from 0.
+    /// Per sub-module and one more: where its out-ports begin, from 0.
     outs: Vec<u32>,
     dense: Vec<bool>,
-    /// (out-port, in-port), both counted through.
+    /// (out-port, in-port), both numbered across all sub-modules.
     depends: Vec<(u32, u32)>,
     connections: Vec<(PortSource, PortTarget)>,
 }
 
 impl DependencyGraphBuilder {
-    /// A parent with this many in-ports and out-ports, and nothing inside.
+    /// Creates a parent with this many in-ports and out-ports, and no sub-modules.
     pub fn new(inputs: u32, outputs: u32) -> Self {
         let (ins, outs) = (vec![0], vec![0]);
         DependencyGraphBuilder {
@@ -238,7 +240,7 @@ impl DependencyGraphBuilder {
         }
     }
 
-    /// One more sub-module; every out-port depends on every in-port.
+    /// Adds a sub-module of which every out-port depends on every in-port; returns its number.
     pub fn module(&mut self, ins: u32, outs: u32) -> u32 {
         self.ins.push(self.ins[self.ins.len() - 1] + ins);
         self.outs.push(self.outs[self.outs.len() - 1] + outs);
@@ -246,7 +248,7 @@ impl DependencyGraphBuilder {
         self.dense.len() as u32 - 1
     }
 
-    /// One more sub-module; per out-port the in-ports it depends on.
+    /// Adds a sub-module with, per out-port, the in-ports it depends on; returns its number.
     pub fn module_with(&mut self, ins: u32, depends: &[Vec<u32>]) -> u32 {
         let module = self.module(ins, depends.len() as u32);
         self.dense[module as usize] = false;
@@ -258,13 +260,13 @@ impl DependencyGraphBuilder {
         module
     }
 
-    /// One more connection. Nothing may be fed twice.
+    /// Adds a connection. No port may be fed twice.
     pub fn connect(&mut self, from: PortSource, to: PortTarget) {
         self.connections.push((from, to));
     }
 
-    /// The graph. Panics if a connection names what does not exist, or feeds what is fed already: that is for the one
-    /// who checks flows to find.
+    /// Builds the graph. Panics if a connection names a port that does not exist, or feeds a port that is fed already:
+    /// the check of flows must have reported these.
     pub fn build(self) -> DependencyGraph {
         let DependencyGraphBuilder { inputs, outputs, ins, outs, dense, depends, connections } = self;
         let modules = dense.len();
@@ -299,14 +301,14 @@ impl DependencyGraphBuilder {
     }
 }
 
-/// Per port the sub-module it belongs to, from where the ports of each begin.
+/// Returns, per port, the sub-module it belongs to, given where the ports of each begin.
 fn owners(from: &[u32]) -> Vec<u32> {
     let modules = from.windows(2).zip(0..);
     modules.flat_map(|(span, module)| (span[0]..span[1]).map(move |_| module)).collect()
 }
 
 impl DependencyGraph {
-    /// A connection as numbers.
+    /// Returns the place number and the vertex that a connection joins.
     fn resolve(&self, from: PortSource, to: PortTarget) -> (u32, Vertex) {
         let known = match from {
             PortSource::Input(at) => at < self.inputs,

@@ -1,5 +1,5 @@
-//! Eaches that were joined into one node (`lower/pipeline.rs`), told apart again: for people each is a step of its own, with
-//! a reason of its own.
+//! Separates eaches that were joined into one node (`lower/pipeline.rs`): users see each of them as a step of its own,
+//! with a reason of its own.
 
 use super::{
     change::{KeyedBlock, code, where_from},
@@ -11,13 +11,14 @@ use crate::model::{
 };
 use std::collections::BTreeMap;
 
-/// One each of those that are a node: where it is, and the nodes of the body that are its own.
+/// One of the eaches joined into a node: its path, and the nodes of the body that belong to it.
 struct Part {
     path: Vec<PathSegment>,
     nodes: Vec<NodeIndex>,
 }
 
-/// The eaches that a node of the root block is, in the order of their bodies; none if it is no each.
+/// Returns the eaches joined into a node of the root block, in the order of their bodies; empty if the node is not an
+/// each.
 fn parts(program: &Program, node: &Node) -> Vec<Part> {
     let NodeOp::Each { body, .. } = &node.op else { return vec![] };
     let mut parts: Vec<Part> = vec![Part { path: node.path.to_vec(), nodes: vec![] }];
@@ -34,13 +35,13 @@ fn parts(program: &Program, node: &Node) -> Vec<Part> {
     parts
 }
 
-/// Where people see the eaches that a node is; empty if it is one step.
+/// Returns the addresses of the eaches joined into a node; empty if it is a single step.
 pub(super) fn addresses(program: &Program, node: &Node) -> Vec<String> {
     let parts = parts(program, node);
     if parts.len() < 2 { vec![] } else { parts.iter().map(|part| InstancePath::root().address(&part.path)).collect() }
 }
 
-/// Where the step is that gives an output of a node of the root block, as people see it.
+/// Returns the address of the step that gives an output of a node of the root block, as users see it.
 pub fn producer_address(program: &Program, node: NodeIndex, port: PortIndex) -> String {
     let node = &program.blocks[ROOT as usize].nodes[node as usize];
     let parts = parts(program, node);
@@ -54,15 +55,15 @@ pub fn producer_address(program: &Program, node: NodeIndex, port: PortIndex) -> 
     InstancePath::root().address(&node.path)
 }
 
-/// The same explanation of a program with a line for each each. `keyed` is what values were computed with, if there are
-/// any, and what they would be computed with now.
+/// Returns the explanation with one line for each of the joined eaches. `keyed` has the program and keys that the
+/// stored values were computed with, if there are any, and those of the current program.
 pub fn separate_joined_eaches(
     explanation: Explanation,
     program: &Program,
     keyed: Option<(KeyedBlock<'_>, KeyedBlock<'_>)>,
 ) -> Explanation {
     let root = &program.blocks[ROOT as usize];
-    // Nearly always: then the lines stay as they are, also if they are half a million.
+    // The usual case: no node is joined, and the lines, possibly half a million, stay as they are.
     if root.nodes.iter().all(|node| parts(program, node).len() < 2) {
         return explanation;
     }
@@ -94,9 +95,9 @@ pub fn separate_joined_eaches(
     Explanation { lines }
 }
 
-/// Reasons of the parts of a node so far.
+/// Collects the reasons of the parts of a node.
 struct Told<'a> {
-    /// Before, and now.
+    /// The program and keys before, and now.
     keyed: Option<(KeyedBlock<'a>, KeyedBlock<'a>)>,
     node: &'a Node,
     line: &'a ExplanationLine,
@@ -112,8 +113,8 @@ impl Told<'_> {
         self.reasons.push(reason);
     }
 
-    /// Why a part of a node runs that has changed: its own code, an input that it reads, an earlier part; else what it gave
-    /// was not kept.
+    /// Returns why a part of a changed node runs: its own code, an input that it reads, an earlier part; else its
+    /// output was not kept.
     fn why(&self, parts: &[Part], part: &Part) -> Reason {
         let Some((old, new)) = self.keyed else { return Reason::NoValue };
         let body = body(new.program, self.node);
@@ -156,13 +157,13 @@ fn body<'a>(program: &'a Program, node: &Node) -> &'a Block {
     }
 }
 
-/// The each at a path, wherever it is joined.
+/// Finds the each at a path, in whichever node it is joined.
 fn find<'a>(program: &'a Program, path: &[PathSegment]) -> Option<(&'a Node, Part)> {
     let nodes = program.blocks[ROOT as usize].nodes.iter();
     nodes.filter_map(|node| Some((node, parts(program, node).into_iter().find(|part| part.path == path)?))).next()
 }
 
-/// The code of a part, as people can compare it.
+/// Returns the code of a part as a short digest that users can compare.
 fn version(program: &Program, node: &Node, part: &Part) -> String {
     let body = body(program, node);
     let all: Vec<_> = part.nodes.iter().map(|at| code(program, &body.nodes[*at as usize])).collect();
@@ -170,7 +171,7 @@ fn version(program: &Program, node: &Node, part: &Part) -> String {
     format!("each {}", &digest.to_hex()[..8])
 }
 
-/// What a part reads from outside of its node, by name.
+/// Returns the sources that a part reads from outside its node, by the name of the input.
 fn read(program: &Program, node: &Node, part: &Part) -> BTreeMap<String, Source> {
     let body = body(program, node);
     let sources = part.nodes.iter().flat_map(|at| body.nodes[*at as usize].sources());

@@ -1,77 +1,80 @@
 //! Decides where a run resumes: which sub-modules run, and which values they read. The algorithm is ComputeResumeState.
 //!
-//! Everything starts *irrelevant*, but changed in-ports (I*) are *recompute* and requested out-ports (O*) *ready*; those
-//! are pending. Pending vertices are taken, in any order, until none is left:
+//! All vertices start *irrelevant*, but changed in-ports (I*) are *recompute* and requested out-ports (O*) *ready*;
+//! those are pending. Pending vertices are taken, in any order, until none is left:
 //!
 //! 1. a ready vertex without a value that is not a sub-module turns to recompute;
 //! 2. a recompute vertex makes its irrelevant predecessors ready and pending;
 //! 3. a taken vertex *overtakes* its successors: they turn to recompute, pending if they were not recompute before; and
 //!    the out-ports those edges go through must deliver.
 //!
-//! Only the graph from which O* can be reached counts. The ready vertices are the *frontier*: sub-modules there run,
-//! ports there are read. The policies differ in who overtakes.
+//! Only vertices from which O* can be reached count. The ready vertices are the *frontier*: sub-modules there run,
+//! ports there are read. The policies differ in which vertices overtake.
 //!
 //! # `Consistent`
 //!
-//! Every taken vertex overtakes. Each port has a value or not, on its own (H). The frontier F is *consistent*: every path
-//! from a vertex without predecessors to O* holds exactly one vertex of F ∪ I*; F holds sub-modules and ports in H only.
-//! And it is *optimal*: whatever it recomputes, every consistent frontier recomputes.
+//! Every taken vertex overtakes. Each port has a value or not, independently of others (H). The frontier F is
+//! *consistent*: every path from a vertex without predecessors to O* contains exactly one vertex of F ∪ I*; F contains
+//! only sub-modules and ports in H. And it is *optimal*: every consistent frontier recomputes at least the vertices
+//! that F recomputes.
 //!
 //! # `Provenance`
 //!
-//! A value is stored once, where it was produced; a port has one iff what feeds it has a *valid* one, that is, one
-//! computed by today's code from today's inputs, all the way up (see `validity`). To read such a value disturbs nobody,
-//! so **a ready port overtakes nothing**: only recompute vertices and sub-modules overtake.
+//! A value is stored once, where it was produced; a port has one iff its source has a *valid* one, that is, one
+//! computed by the current code from the current inputs, all the way up (see `validity`). Reading such a value affects
+//! no other reader, so **a ready port overtakes nothing**: only recompute vertices and sub-modules overtake.
 //!
-//! Said without the algorithm: let R be the sub-modules that run, and *New* all that descends from R ∪ I*, by one edge or
-//! more. Let *needed* be O*, and for every port in New the in-ports that the out-port feeding it depends on. R is
-//! *sound* iff every port in New that a sub-module feeds is fed by one in R (what descends from a change comes from a
-//! step that runs), and every needed port is in New or has a valid value. The answer is the least sound R; it reads
-//! exactly the needed ports that are not New. (There is a least one: the rules above are forced.)
+//! Without the algorithm: let R be the sub-modules that run, and *New* all vertices that descend from R ∪ I*, by one
+//! edge or more. Let *needed* be O*, and for every port in New the in-ports that the out-port feeding it depends on. R
+//! is *sound* iff every port in New that a sub-module feeds is fed by one in R (a port that descends from a change gets
+//! its value from a step that runs), and every needed port is in New or has a valid value. The result is the least
+//! sound R; it reads exactly the needed ports that are not New. (There is a least one: the rules above are forced.)
 //!
-//! The rules of `Provenance` are some of those of `Consistent`, and more states only ever lead to more states. So it never
-//! runs a sub-module, nor recomputes a port, that `Consistent` would not, given at least the same ports with values.
-//! Where it gains is in what counts as a value: an in-port that was never delivered to reads from its source, where
-//! `Consistent` goes back to the source and overtakes all who read from there. (If in-ports have values exactly where
-//! their sources do, the two agree: an in-port is read only by a sub-module that runs, and that overtakes already.)
+//! The rules of `Provenance` are a subset of those of `Consistent`, and more states only ever lead to more states. So
+//! it never runs a sub-module, nor recomputes a port, that `Consistent` would not, given at least the same ports with
+//! values. Its gain is in what counts as a value: an in-port that was never delivered to reads from its source, where
+//! `Consistent` goes back to the source and overtakes all readers of that source. (If in-ports have values exactly
+//! where their sources do, the two agree: an in-port is read only by a sub-module that runs, and that overtakes
+//! already.)
 //!
 //! # Asking
 //!
-//! Whether a port has a value may be slow to find out, so it is asked: only for ready ports, all at once, and answers may
-//! come late and in any order. A vertex whose answer is awaited is not taken yet. If something overtakes it meanwhile, its
-//! answer no longer matters. Cost: every vertex is pending at most twice, every edge looked at four times at most.
+//! Finding out whether a port has a value may be slow, so the algorithm asks its caller: only for ready ports, all at
+//! once, and answers may arrive late and in any order. A vertex whose answer is awaited is not taken yet. If another
+//! vertex overtakes it meanwhile, its answer no longer matters. Cost: every vertex is pending at most twice, every edge
+//! is followed at most four times.
 
 use super::graph::{DependencyGraph, PortSource, Vertex, VertexKind};
 use std::collections::VecDeque;
 
-/// Who overtakes what descends from it.
+/// The vertices that overtake their descendants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Everybody: any module may answer differently when it runs again.
+    /// Every vertex: any module may give another result when it runs again.
     Consistent,
-    /// Changes and steps that run: a value knows what it was computed from.
+    /// Changed in-ports, recomputed ports and steps that run: a stored value records what it was computed from.
     Provenance,
 }
 
-/// Which pending vertex is taken next. The answer is the same for all.
+/// The order in which pending vertices are taken. The result is the same for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// The oldest.
     Fifo,
     /// The youngest: the least memory.
     Lifo,
-    /// Any, by this seed.
+    /// A pseudo-random one, by this seed.
     Seeded(u64),
 }
 
-/// What becomes of a vertex.
+/// The state of a vertex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum VertexState {
-    /// Nothing: nobody needs it.
+    /// The vertex is not needed.
     Irrelevant,
-    /// Part of the frontier: a port is read, a sub-module runs.
+    /// The vertex is part of the frontier: a port is read, a sub-module runs.
     Ready,
-    /// It gets a new value.
+    /// The vertex gets a new value.
     Recompute,
 }
 
@@ -88,16 +91,16 @@ struct Mark {
     value: Value,
     /// A requested out-port can be reached from here.
     relevant: bool,
-    /// It stands among the pending.
+    /// The vertex is in the pending queue.
     pending: bool,
-    /// How often it was made pending.
+    /// How many times the vertex was made pending.
     times: u8,
 }
 
 const UNSEEN: Mark =
     Mark { state: VertexState::Irrelevant, value: Value::Unasked, relevant: false, pending: false, times: 0 };
 
-/// The algorithm, stopped wherever it has to ask.
+/// The algorithm, suspended whenever it needs an answer.
 ///
 /// ```
 /// use onceflow_core::plan::{DependencyGraphBuilder, Order, Policy, PortSource, PortTarget, Resume};
@@ -131,8 +134,8 @@ pub struct Resume<'g> {
 }
 
 impl<'g> Resume<'g> {
-    /// Begins. `changed` are the in-ports of the parent with a new value (I*), `requested` its out-ports that are
-    /// wanted (O*).
+    /// Starts the algorithm. `changed` are the in-ports of the parent with a new value (I*), `requested` the out-ports
+    /// that are requested (O*).
     pub fn new(graph: &'g DependencyGraph, policy: Policy, order: Order, changed: &[u32], requested: &[u32]) -> Self {
         let mut resume = Resume {
             graph,
@@ -160,9 +163,9 @@ impl<'g> Resume<'g> {
         resume
     }
 
-    /// What must be known next, ready ports: has each a value? Empty while all that can be asked has been, and answers
-    /// are awaited; `None` when the answer is found. Under [`Policy::Provenance`] the question is about
-    /// [`DependencyGraph::value_at`]: has that place a valid value?
+    /// Returns the ready ports for which the caller must answer whether they have a value. Empty while all possible
+    /// questions have been asked and answers are awaited; `None` when the result is found. Under [`Policy::Provenance`]
+    /// the question is about [`DependencyGraph::value_at`]: does that place have a valid value?
     pub fn questions(&mut self) -> Option<Vec<Vertex>> {
         while let Some(vertex) = self.next() {
             self.take(vertex);
@@ -175,7 +178,8 @@ impl<'g> Resume<'g> {
         Some(questions)
     }
 
-    /// Answers a question. Late, twice, or when it no longer matters: all harmless. What was never asked is a bug.
+    /// Answers a question. Answering late, twice, or after it no longer matters is harmless; answering a question that
+    /// was never asked panics.
     pub fn answer(&mut self, vertex: Vertex, has_value: bool) {
         let mark = &mut self.marks[vertex as usize];
         assert!(mark.value != Value::Unasked, "nobody asked whether vertex {vertex} has a value");
@@ -188,7 +192,7 @@ impl<'g> Resume<'g> {
         }
     }
 
-    /// Asks `has` whatever must be known, and answers.
+    /// Runs to the end, answering every question with `has`.
     pub fn run(mut self, mut has: impl FnMut(Vertex) -> bool) -> Result<Frontier<'g>, MissingValues> {
         while let Some(questions) = self.questions() {
             for vertex in questions {
@@ -198,7 +202,7 @@ impl<'g> Resume<'g> {
         self.finish()
     }
 
-    /// The answer, once there are no more questions; or all that is needed and can be had from nowhere.
+    /// Returns the frontier, once there are no more questions; or all needed values that cannot be obtained.
     pub fn finish(self) -> Result<Frontier<'g>, MissingValues> {
         assert!(self.awaited == 0 && self.pending.is_empty(), "there are open questions; ask `questions` until none");
         let missing = self.missing();
@@ -218,7 +222,7 @@ impl<'g> Resume<'g> {
         MissingValues { inputs, outputs: (0..self.graph.outputs()).filter(output).collect() }
     }
 
-    /// Marks all from which a requested out-port can be reached.
+    /// Marks all vertices from which a requested out-port can be reached.
     fn prune(&mut self, requested: &[u32]) {
         let graph = self.graph;
         let mut todo: Vec<_> = requested.iter().map(|at| graph.vertex(VertexKind::Output(*at))).collect();
@@ -266,7 +270,7 @@ impl<'g> Resume<'g> {
         }
     }
 
-    /// Goes along an edge to `vertex`, if it is one that counts.
+    /// Follows an edge to `vertex`, if a requested out-port can be reached from there.
     fn pass(&mut self, vertex: Vertex) {
         if self.mark(vertex).relevant {
             let witness = self.graph.source_number(vertex).expect("an edge leads to what is fed");
@@ -275,7 +279,7 @@ impl<'g> Resume<'g> {
         }
     }
 
-    /// An irrelevant vertex becomes ready; whether it has a value is asked.
+    /// Makes an irrelevant vertex ready; for a port, queues the question whether it has a value.
     fn want(&mut self, vertex: Vertex) {
         let mark = &mut self.marks[vertex as usize];
         if mark.state != VertexState::Irrelevant {
@@ -290,7 +294,7 @@ impl<'g> Resume<'g> {
         self.questions.push(vertex);
     }
 
-    /// A vertex becomes recompute; what it may have been asked no longer matters.
+    /// Marks a vertex as recompute; an open question about it no longer matters.
     fn overtake(&mut self, vertex: Vertex) {
         let mark = &mut self.marks[vertex as usize];
         if mark.state == VertexState::Recompute {
@@ -314,7 +318,7 @@ impl<'g> Resume<'g> {
     }
 }
 
-/// What is needed and can be had from nowhere.
+/// Values that are needed and cannot be obtained.
 #[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
 #[error("in-ports {inputs:?} have no value and out-ports {outputs:?} no connection")]
 pub struct MissingValues {
@@ -324,7 +328,7 @@ pub struct MissingValues {
     pub outputs: Vec<u32>,
 }
 
-/// What runs and what is read.
+/// The frontier: the sub-modules that run, and the values that are read.
 #[derive(Clone, Debug)]
 pub struct Frontier<'g> {
     graph: &'g DependencyGraph,
@@ -334,22 +338,22 @@ pub struct Frontier<'g> {
 }
 
 impl Frontier<'_> {
-    /// What becomes of a vertex.
+    /// Returns the state of a vertex.
     pub fn state(&self, vertex: Vertex) -> VertexState {
         self.states[vertex as usize]
     }
 
-    /// Whether a sub-module runs.
+    /// The sub-module runs.
     pub fn runs(&self, module: u32) -> bool {
         self.state(self.graph.vertex(VertexKind::Module(module))) == VertexState::Ready
     }
 
-    /// Whether an out-port of a sub-module must deliver (W).
+    /// The out-port of the sub-module must deliver (W).
     pub fn delivers(&self, module: u32, port: u32) -> bool {
         self.delivers[self.graph.place_number(PortSource::Port(module, port)) as usize]
     }
 
-    /// The values the frontier reads, each once, in order.
+    /// Returns the places of the values the frontier reads, each once, in order.
     pub fn reads(&self) -> impl Iterator<Item = PortSource> {
         let ready = (0..self.graph.vertices()).filter(|vertex| self.state(*vertex) == VertexState::Ready);
         let mut places: Vec<_> = ready.filter_map(|vertex| self.graph.value_at(vertex)).collect();
@@ -358,7 +362,7 @@ impl Frontier<'_> {
         places.into_iter()
     }
 
-    /// How many vertices were taken: the cost.
+    /// Returns how many vertices were taken: the cost.
     pub fn taken(&self) -> u64 {
         self.taken
     }

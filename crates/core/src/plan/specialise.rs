@@ -1,11 +1,12 @@
-//! A plan is a program: what need not run is gone, and each value that is read instead is one more input.
+//! Specialises a program to a plan: a program without the nodes that need not run, with one more input for each reused
+//! value.
 //!
 //! Given a program, the outputs of its root block whose values are known and valid, and the outputs that are requested,
-//! [`specialise`] decides by `Provenance` what runs, and writes the program that runs just that. Containers run or do
-//! not run as a whole. The inputs of the root block stay as they are; reused values come after them, named
-//! `reuse:/align:bam`. Outputs that were not requested go; so do hidden ones whose steps have all run.
+//! [`specialise`] decides by `Provenance` which nodes run, and writes the program that runs just those. Containers run
+//! or do not run as a whole. The inputs of the root block stay as they are; reused values come after them, named
+//! `reuse:/align:bam`. Outputs that were not requested are dropped; so are hidden ones whose steps have all run.
 //!
-//! The root's digest stays that of the flow: the plan means the same.
+//! The root keeps the digest of the flow's root block, because the plan means the same.
 
 use super::{
     block::BlockGraph,
@@ -25,31 +26,31 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// Nodes that the opening of a block, or one relay, enables: each costs a few operations of a batch.
+/// The most nodes that the opening of a block, or one relay, enables: each costs a few operations of a batch.
 const ENABLED_MAX: usize = BATCH_OPS_MAX / 4;
 
 /// A known value: an output of a node of the root block.
 pub type NodeOutput = (NodeIndex, PortIndex);
 
-/// A program that does only what is needed.
+/// A program that runs only the nodes that are needed.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What to run.
+    /// The program to run.
     pub program: Program,
-    /// Which known value feeds which of the new inputs of the root block, in order of the inputs.
+    /// Pairs of a new input of the root block and the known value that feeds it, in order of the inputs.
     pub reuse: Vec<(PortIndex, NodeOutput)>,
-    /// Which output of the root block each of the plan's was.
+    /// Per output of the plan, the output of the root block it was.
     pub outputs: Vec<PortIndex>,
-    /// Which node of the root block each of the plan's was; `None` is a relay that had to be put in.
+    /// Per node of the plan, the node of the root block it was; `None` is a relay that had to be inserted.
     pub nodes: Vec<Option<NodeIndex>>,
-    /// What becomes of every node, and why.
+    /// The fate of every node, and the reason.
     pub explanation: Explanation,
 }
 
-/// Why there is no plan.
+/// The reasons why a plan cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Something is needed and can be had from nowhere. A checked program has no such place.
+    /// A needed value cannot be obtained. This does not happen for a checked program.
     #[error(transparent)]
     MissingValues(#[from] MissingValues),
     /// More values are reused than a block can have inputs.
@@ -57,8 +58,8 @@ pub enum Error {
     TooWide(usize),
 }
 
-/// Plans. `known` has the valid values (what they are is the caller's business), `requested` the outputs that are not
-/// hidden, `changes` what is different about every node since the values were computed, if that is known.
+/// Plans a run. `known` has the valid values (of a type of the caller's choice), `requested` the requested outputs,
+/// none of them hidden, `changes` the change of every node since the values were computed, if that is known.
 pub fn specialise<V>(
     program: &Program,
     known: &BTreeMap<NodeOutput, V>,
@@ -80,7 +81,8 @@ pub fn specialise<V>(
     Ok(Plan { program: specialised, reuse: plan.reuse, outputs: plan.outputs, nodes: plan.nodes, explanation })
 }
 
-/// What becomes of every node if nothing is known: as [`specialise`], which would give the program as it is.
+/// Returns the explanation for a run without any known value, for which [`specialise`] would return the program as it
+/// is.
 ///
 /// # Errors
 /// As [`specialise`].
@@ -93,7 +95,7 @@ pub fn explain_all(
     Ok(explain(program, &of, &frontier(&of, &known)?, &known, changes))
 }
 
-/// What runs, and what is read.
+/// Computes which nodes run, and which values are read.
 fn frontier<'g>(of: &'g BlockGraph<'_>, known: &BTreeMap<NodeOutput, NodeOutput>) -> Result<Frontier<'g>, Error> {
     let all: Vec<_> = (0..of.graph.outputs()).collect();
     let resume = Resume::new(&of.graph, Policy::Provenance, Order::Lifo, &[], &all);
@@ -105,7 +107,7 @@ fn frontier<'g>(of: &'g BlockGraph<'_>, known: &BTreeMap<NodeOutput, NodeOutput>
     Ok(frontier)
 }
 
-/// Where each known value is, by what it really is: a relay has the value of what it relays.
+/// Maps each source to the node output whose known value it has: a relay's value is that of the source it relays.
 fn by_source<V>(of: &BlockGraph<'_>, known: &BTreeMap<NodeOutput, V>) -> BTreeMap<NodeOutput, NodeOutput> {
     let mut found = BTreeMap::new();
     for (node, port) in known.keys() {
@@ -123,7 +125,7 @@ struct Written {
     reuse: Vec<(PortIndex, NodeOutput)>,
     outputs: Vec<PortIndex>,
     nodes: Vec<Option<NodeIndex>>,
-    /// The constant that relays which were put in give.
+    /// The constant that inserted relays pass on.
     unit: Source,
     unit_needed: bool,
 }
@@ -132,9 +134,9 @@ struct Writer<'a> {
     of: &'a BlockGraph<'a>,
     frontier: &'a Frontier<'a>,
     requested: &'a [PortIndex],
-    /// Per node: it runs, or relays something that does.
+    /// Per node: it runs, or is a relay with an input from one that runs.
     live: Vec<bool>,
-    /// The new input for every value that is read, and where that is known.
+    /// Per value that is read: its new input, and the node output under which it is known.
     reuse: BTreeMap<NodeOutput, (PortIndex, NodeOutput)>,
     unit: Source,
 }
@@ -165,7 +167,7 @@ impl<'a> Writer<'a> {
         Ok(writer)
     }
 
-    /// The values that are read, each once, in order: by steps that run, and as requested outputs.
+    /// Returns the values that are read, each once, in order: by steps that run, and as requested outputs.
     fn read(&self) -> impl Iterator<Item = NodeOutput> {
         let graph = &self.of.graph;
         let visible = |port: u32| !self.of.block.outputs[usize::from(self.of.wanted[port as usize])].hidden;
@@ -225,7 +227,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The input that stands for a value.
+    /// Returns the input that stands for a reused value.
     fn input(&self, (node, port): NodeOutput) -> BlockInput {
         let node = &self.of.block.nodes[node as usize];
         let (path, name) = output_address(node, port);
@@ -233,7 +235,7 @@ impl<'a> Writer<'a> {
         BlockInput { port: Port::new(name, node.outputs[usize::from(port)].ty.clone()), varying: false }
     }
 
-    /// The outputs that are left, with what they were.
+    /// Returns the outputs of the plan, with their old indices.
     fn outputs(&self) -> impl Iterator<Item = (PortIndex, BlockOutput)> {
         let left = |at: PortIndex, output: &BlockOutput| match output.hidden {
             true => matches!(output.from, Source::Node(..)) && self.is_live(output.from),
@@ -245,7 +247,7 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// A node as it is in the plan, with the old numbers; `None` if it is not.
+    /// Returns a node as it is in the plan, with the old numbers; `None` if it is not in the plan.
     fn node(&self, at: NodeIndex, node: &Node) -> Option<Node> {
         if !self.live[at as usize] {
             return None;
@@ -257,7 +259,7 @@ impl<'a> Writer<'a> {
         Some(Node { inputs, ..node.clone() })
     }
 
-    /// What feeds an input of a node that runs.
+    /// Returns the source of an input of a node that runs.
     fn source(&self, module: u32, port: u32, source: Source) -> Source {
         match self.frontier.state(self.of.graph.vertex(VertexKind::Port(module, port))) {
             VertexState::Recompute => source,
@@ -267,7 +269,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The input of the plan that has the value of this source.
+    /// Returns the input of the plan that has the value of this source.
     fn reused(&self, source: Source) -> Source {
         match self.of.resolve(source) {
             Source::Node(node, port) => Source::Input(self.reuse[&(node, port)].0),
@@ -276,7 +278,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Drops relays that nobody hears.
+/// Drops relays without consumers.
 fn drop_unused(nodes: &mut [Option<Node>], outputs: impl Iterator<Item = Source>) {
     let mut used = vec![false; nodes.len()];
     let mark = |used: &mut [bool], source: Source| {
@@ -291,12 +293,13 @@ fn drop_unused(nodes: &mut [Option<Node>], outputs: impl Iterator<Item = Source>
     }
 }
 
-/// What feeds a step that reads only reused values is held by the frame: the opening enables it. If those are more than
-/// one batch can enable, relays stand between.
+/// Inserts relays before steps that wait for nothing. The frame holds all inputs of a step that reads only reused
+/// values, so the opening enables it; if one batch cannot enable all such steps, relays gate them.
 fn gate(plan: &mut Written) {
     let delivered = |node: &Node| node.sources().any(|source| matches!(source, Source::Node(..)));
     let mut waiting: Vec<_> = (0..plan.block.nodes.len()).filter(|at| !delivered(&plan.block.nodes[*at])).collect();
-    // Relays, innermost first, as places in `relays`; those at the end stand first in the block.
+    // Relays, those next to the steps first, each with its own gate as an index into `relays`; in the block their order
+    // is reversed.
     let mut relays: Vec<(Node, Option<usize>)> = Vec::new();
     let mut gates: BTreeMap<usize, usize> = BTreeMap::new();
     let mut level = 0..0;

@@ -1,4 +1,4 @@
-//! The promises of planning: goldens, proofs by brute force on all small cases, and laws on seeded large ones.
+//! The guarantees of planning: golden tests, brute-force proofs on all small cases, and laws on seeded large ones.
 
 mod brute;
 mod every;

@@ -1,9 +1,9 @@
-//! Whether a stored value is still the right one: its *provenance key* names all it was computed from.
+//! Decides whether a stored value is still valid: its *provenance key* covers everything it was computed from.
 //!
-//! The key of an output is a digest of the code that gave it (a task's name and version, or a container's body) and of
-//! the keys of the inputs it depends on, and so on up to the content of the block's inputs and of constants. So keys are
-//! computed forward, and validity is transitive by itself: a value whose source is no longer valid has another key,
-//! even if the old source is still stored and fits it.
+//! The key of an output is a digest of the code that computed it (a task's name and version, or a container's body) and
+//! of the keys of the inputs it depends on, and so on up to the content of the block's inputs and of constants. So keys
+//! are computed forward, and validity is transitive: a value whose source is no longer valid has another key, even if
+//! the old source is still stored and fits it.
 //!
 //! Not in a key: paths, retries, timeouts, resources, classes, concurrency, relays, gates, and whether tasks are fused.
 //! Cost: linear in nodes, ports and connections.
@@ -18,14 +18,15 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// Names all that a value was computed from. Equal keys, equal values (up to what code does on its own).
+/// Identifies everything a value was computed from. Equal keys mean equal values (unless the code is not
+/// deterministic).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProvenanceKey(pub Digest);
 
 /// The keys of all outputs of the nodes of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProvenanceKeys {
-    /// Per node and one more, where its outputs begin.
+    /// Per node and one more: where its outputs begin.
     from: Vec<u32>,
     outputs: Vec<ProvenanceKey>,
     inputs: Vec<ProvenanceKey>,
@@ -33,7 +34,7 @@ pub struct ProvenanceKeys {
 }
 
 impl ProvenanceKeys {
-    /// The keys of `block`, given the digests of its inputs; `None` is an input that is none.
+    /// Computes the keys of `block`, given the digests of its inputs; `None` is an input without a value.
     pub fn new(program: &Program, block: BlockIndex, inputs: &[Option<Digest>]) -> Self {
         let block = &program.blocks[block as usize];
         assert_eq!(block.inputs.len(), inputs.len(), "every input of the block has a digest or is none");
@@ -51,12 +52,12 @@ impl ProvenanceKeys {
         keys
     }
 
-    /// The key of one output.
+    /// Returns the key of one output.
     pub fn output(&self, node: NodeIndex, port: PortIndex) -> ProvenanceKey {
         self.outputs[self.from[node as usize] as usize + usize::from(port)]
     }
 
-    /// The key of what a port is fed with.
+    /// Returns the key of a port's source.
     pub fn source(&self, source: Source) -> ProvenanceKey {
         match source {
             Source::Input(input) => self.inputs[usize::from(input)],
@@ -67,7 +68,7 @@ impl ProvenanceKeys {
     }
 }
 
-/// Puts parts into a digest so that no two lists of parts look alike.
+/// Hashes parts so that no two different lists of parts give the same digest.
 struct Parts(blake3::Hasher);
 
 impl Parts {
@@ -117,14 +118,14 @@ impl Parts {
     }
 }
 
-/// The key of something that is simply there: a constant and an input with equal content have the same.
+/// Returns the key of content that was not computed: a constant and an input with equal content have the same key.
 fn content(digest: Option<Digest>) -> ProvenanceKey {
     let mut parts = Parts::new(if digest.is_some() { "content" } else { "none" });
     digest.iter().for_each(|digest| parts.key(ProvenanceKey(*digest)));
     parts.finish()
 }
 
-/// The keys of a node's outputs, from those of its inputs.
+/// Returns the keys of a node's outputs, from those of its inputs.
 fn node_keys(program: &Program, node: &Node, sources: &[ProvenanceKey]) -> Vec<ProvenanceKey> {
     match &node.op {
         NodeOp::Task(task) => task_keys(program, *task, node.attempt, &node.outputs, sources),
@@ -187,7 +188,7 @@ fn task_keys(
     outputs.iter().enumerate().map(key).collect()
 }
 
-/// What a container does, without what it is given.
+/// Starts the key of a container: its kind and its bodies, without its inputs.
 fn container(program: &Program, op: &NodeOp) -> Parts {
     let body = |parts: &mut Parts, body: BlockIndex| {
         let block = &program.blocks[body as usize];
@@ -226,7 +227,8 @@ fn container(program: &Program, op: &NodeOp) -> Parts {
     }
 }
 
-/// Where an output is, whoever asks: the path of what gives it (inside a fused step, of that task) and its name.
+/// Returns the address of an output: the path of the node that gives it (inside a fused step, of the task) and its
+/// name.
 pub fn output_address(node: &Node, port: PortIndex) -> (&[PathSegment], &str) {
     let inside = match &node.op {
         NodeOp::Fused(tasks) => tasks.iter().find(|task| task.outputs.contains(&Some(port))).map(|task| &task.path),
@@ -235,7 +237,7 @@ pub fn output_address(node: &Node, port: PortIndex) -> (&[PathSegment], &str) {
     (inside.unwrap_or(&node.path), &node.outputs[usize::from(port)].name)
 }
 
-/// The outputs of the new block whose value of the old one is still right: same address, same key.
+/// Returns the outputs of the new block whose old value is still valid, with their old indices: same address, same key.
 pub fn still_valid(
     (old, old_keys): (&Block, &ProvenanceKeys),
     (new, new_keys): (&Block, &ProvenanceKeys),

@@ -1,4 +1,5 @@
-//! Which flow calls which: what recurs, what can never end, how deep and how large it is when all is expanded.
+//! The call graph of flows: which flows recur, which can never end, and how deep and how large they are with all calls
+//! expanded.
 
 use super::components::{components, is_cycle};
 use crate::model::{Graph, Library, graph::ModuleKind};
@@ -9,11 +10,11 @@ pub(crate) struct Calls<'a> {
     flows: Vec<(&'a str, &'a Graph)>,
     by_name: BTreeMap<&'a str, usize>,
     edges: Vec<Vec<usize>>,
-    /// Components, callees first.
+    /// Strongly connected components, callees first.
     components: Vec<Vec<usize>>,
 }
 
-/// How large a flow is with all calls expanded that do not recur.
+/// The size of a flow with all non-recursive calls expanded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Size {
     pub(crate) depth: usize,
@@ -21,7 +22,7 @@ pub(crate) struct Size {
 }
 
 impl<'a> Calls<'a> {
-    /// Those between `main` and all flows that can be reached from it.
+    /// Collects the calls between `main` and all flows that can be reached from it.
     pub(crate) fn of(library: &'a Library, main: &'a str) -> Self {
         let mut reached = BTreeMap::new();
         let mut todo = vec![main];
@@ -47,12 +48,12 @@ impl<'a> Calls<'a> {
         self.components.iter().filter(|component| is_cycle(&self.edges, component))
     }
 
-    /// The flows that may come to call themselves.
+    /// Returns the flows that may call themselves, directly or through others.
     pub(crate) fn recursive(&self) -> BTreeSet<&'a str> {
         self.cyclic().flatten().map(|flow| self.flows[*flow].0).collect()
     }
 
-    /// Groups of flows of which each, once called, calls the group again for ever.
+    /// Returns groups of flows of which each, once called, calls the group again for ever.
     pub(crate) fn endless(&self) -> Vec<Vec<&'a str>> {
         let mut ends = vec![false; self.flows.len()];
         loop {
@@ -69,7 +70,7 @@ impl<'a> Calls<'a> {
             .collect()
     }
 
-    /// Whether a group would not end either if all that it calls outside itself did.
+    /// The group would not end even if all flows it calls outside itself did.
     fn is_own_fault(&self, group: &[usize], ends: &[bool]) -> bool {
         let mut outside: Vec<bool> = (0..ends.len()).map(|flow| !group.contains(&flow) || ends[flow]).collect();
         loop {
@@ -86,7 +87,7 @@ impl<'a> Calls<'a> {
         }
     }
 
-    /// Whether there is a way through the graph that calls only flows that end. An each may have no elements.
+    /// There is a way through the graph that calls only flows that end. An each may have no elements.
     fn ends(&self, graph: &Graph, ends: &[bool]) -> bool {
         graph.modules.iter().all(|module| match &module.kind {
             ModuleKind::Task(_) | ModuleKind::Constant(..) | ModuleKind::Each { .. } => true,
@@ -98,7 +99,7 @@ impl<'a> Calls<'a> {
         })
     }
 
-    /// The size of every flow.
+    /// Returns the size of every flow.
     pub(crate) fn sizes(&self) -> BTreeMap<&'a str, Size> {
         let recursive = self.recursive();
         let mut sizes = BTreeMap::new();
@@ -111,7 +112,7 @@ impl<'a> Calls<'a> {
     }
 }
 
-/// The size of a graph, where `called` knows the sizes of the flows that are expanded.
+/// Returns the size of a graph; `called` returns the sizes of the flows that are expanded.
 fn size(graph: &Graph, called: &impl Fn(&str) -> Option<Size>) -> Size {
     let mut all = Size { depth: 1, modules: 0 };
     let mut add = |inner: Size| {
@@ -132,7 +133,7 @@ fn size(graph: &Graph, called: &impl Fn(&str) -> Option<Size>) -> Size {
     all
 }
 
-/// Names every flow that a graph at `place` calls, however deep inside, and where.
+/// Calls `found` with every flow that a graph at `place` calls, however deep inside, and the address of the call.
 pub(crate) fn called_by<'a>(graph: &'a Graph, place: &str, found: &mut impl FnMut(&'a str, String)) {
     for module in &graph.modules {
         let place = || format!("{place}/{}", module.name);
@@ -149,8 +150,8 @@ pub(crate) fn called_by<'a>(graph: &'a Graph, place: &str, found: &mut impl FnMu
     }
 }
 
-/// How deep graphs are nested in a graph, calls not counted. It does not call itself: what is too deep to be walked is
-/// found here.
+/// Returns how deep graphs are nested in a graph, calls not counted. Not recursive, because it detects the graphs that
+/// are too deep for a recursive walk.
 pub(crate) fn nesting(graph: &Graph) -> usize {
     let mut todo = vec![(graph, 0)];
     let mut deepest = 0;

@@ -1,7 +1,7 @@
-//! Strongly connected components of a small directed graph: where its cycles are.
+//! Strongly connected components of a small directed graph, to find its cycles.
 
-/// The components, each ascending, in an order where what a component leads to stands before it. Nodes are indices;
-/// `edges[a]` are those `a` leads to. It does not call itself, so a chain of a hundred thousand is fine.
+/// Returns the components, each ascending, in an order where a component stands after those it leads to. Nodes are
+/// indices; `edges[a]` are those `a` leads to. Not recursive, so a chain of a hundred thousand nodes is fine.
 pub(crate) fn components(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let count = edges.len();
     let (seen, low, is_open) = (vec![None; count], vec![0; count], vec![false; count]);
@@ -14,12 +14,12 @@ pub(crate) fn components(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
     search.found
 }
 
-/// Whether a component has a cycle: more than one node, or one that leads to itself.
+/// The component has a cycle: more than one node, or one that leads to itself.
 pub(crate) fn is_cycle(edges: &[Vec<usize>], component: &[usize]) -> bool {
     component.len() > 1 || component.iter().any(|node| edges[*node].contains(node))
 }
 
-/// A shortest cycle through the first node of a component that has one.
+/// Returns a shortest cycle through the first node of a component that has one.
 pub(crate) fn cycle(edges: &[Vec<usize>], component: &[usize]) -> Vec<usize> {
     let start = component[0];
     let mut before = std::collections::BTreeMap::new();
@@ -44,9 +44,9 @@ pub(crate) fn cycle(edges: &[Vec<usize>], component: &[usize]) -> Vec<usize> {
 #[derive(Default)]
 struct Search<'a> {
     edges: &'a [Vec<usize>],
-    /// When a node was first seen.
+    /// Per node: its number in the order of first visits.
     seen: Vec<Option<usize>>,
-    /// The earliest node known to be reachable from it and still open.
+    /// Per node: the earliest visited node known to be reachable from it and still open.
     low: Vec<usize>,
     clock: usize,
     open: Vec<usize>,

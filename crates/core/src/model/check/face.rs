@@ -1,5 +1,5 @@
-//! What a module looks like from outside: the ports others connect to. Lenient: of what is wrong it takes the first, and
-//! leaves the complaint to the checks.
+//! The face of a module: the ports its siblings connect to. Lenient: of several conflicting declarations it takes the
+//! first, and leaves the report to the checks.
 
 use crate::model::{
     Arm, Graph, Library, Module, Port, Type,
@@ -8,7 +8,8 @@ use crate::model::{
 };
 use std::borrow::Cow;
 
-/// The ports of a module, as its siblings see them. Those of tasks are borrowed: a flow may have a million steps of one task.
+/// The ports of a module, as its siblings see them. Those of tasks are borrowed: a flow may have a million steps of one
+/// task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Face<'a> {
     pub(crate) inputs: Cow<'a, [Port]>,
@@ -16,7 +17,7 @@ pub(crate) struct Face<'a> {
 }
 
 impl<'a> Face<'a> {
-    /// The ports of `module`; `None` if it calls a flow that is not there.
+    /// Returns the ports of `module`; `None` if it calls a flow that does not exist.
     pub(crate) fn of(library: &'a Library, module: &'a Module) -> Option<Self> {
         let mut face = Face::inner(library, &module.kind)?;
         if module.attempt {
@@ -52,12 +53,12 @@ impl<'a> Face<'a> {
     }
 }
 
-/// An option of this, unless it is one.
+/// Returns the option of `ty`, or `ty` itself if it is an option.
 pub(crate) fn optional(ty: Type) -> Type {
     if matches!(ty, Type::Option(_)) { ty } else { Type::option(ty) }
 }
 
-/// The outputs of something that may fail without failing the run.
+/// Returns the outputs of a module with `attempt`: its own as options, and `error`.
 pub(crate) fn attempted(outputs: Vec<Port>) -> Vec<Port> {
     let own = outputs.into_iter().map(|port| Port { ty: optional(port.ty), ..port });
     own.chain([Port::new(ERROR, Type::option(Type::Text))]).collect()
@@ -72,7 +73,7 @@ fn each(body: &Graph, over: &[String]) -> Face<'static> {
     Face { inputs: body.inputs.iter().map(input).collect(), outputs: body.outputs.iter().map(output).collect() }
 }
 
-/// The inputs of all arms, each name once, and then the guards that are not among them.
+/// Returns the inputs of all arms, each name once, and then the guards that are not among them.
 fn choice_inputs(arms: &[Arm]) -> Vec<Port> {
     let mut inputs: Vec<Port> = Vec::new();
     let guards = arms.iter().filter_map(|arm| arm.guard.as_ref()).map(|guard| Port::new(guard.clone(), Type::Bool));
@@ -84,7 +85,8 @@ fn choice_inputs(arms: &[Arm]) -> Vec<Port> {
     inputs
 }
 
-/// The outputs of all arms, each name once; options where an arm may be taken, or none, that does not give them.
+/// Returns the outputs of all arms, each name once; an output is an option where some arm does not give it, or where no
+/// arm may be taken.
 fn choice_outputs(arms: &[Arm]) -> Vec<Port> {
     let mut outputs: Vec<Port> = Vec::new();
     for port in arms.iter().flat_map(|arm| &arm.body.outputs) {

@@ -1,4 +1,4 @@
-//! One graph: its names, its connections, that everything is fed, and that nothing goes round.
+//! Checks one graph: its names, its connections, that every required port is fed, and that there are no cycles.
 
 use super::{
     MistakeKind, MistakeList, NameRole,
@@ -23,30 +23,31 @@ pub(super) struct Checked<'a> {
     pub(super) wanted: Option<&'a BTreeSet<&'a str>>,
 }
 
-/// An address that is never empty.
+/// Returns the address, `/` for the root.
 pub(super) fn or_root(place: &str) -> String {
     if place.is_empty() { String::from("/") } else { place.to_owned() }
 }
 
-/// One end of a connection, as far as it is known.
+/// One end of a connection, as far as it could be resolved.
 enum End<'a> {
-    /// A port, and where it is.
+    /// A port, with the index of its module (`None` is the graph itself) and its own index.
     Port(&'a Port, Option<usize>, usize),
-    /// A module that does not have this port, or is itself unclear.
+    /// A module without such a port, or one whose own ports are unknown.
     NoPort(Option<usize>),
     /// There is no such module.
     NoModule,
 }
 
-/// The connections of a graph as far as they are right.
+/// The valid connections of a graph.
 struct Links {
     feeds: Feeds,
-    /// Modules joined by connections that `feeds` has no place for, because they are mistakes: they may go round too.
+    /// Pairs of modules joined by connections that are mistakes and so have no place in `feeds`: they may form cycles
+    /// too.
     others: Vec<(u32, u32)>,
 }
 
 impl Checked<'_> {
-    /// Says all that is wrong with it and with what is inside.
+    /// Reports all mistakes of the graph and of the graphs inside it.
     pub(super) fn check(&self, mistakes: &mut MistakeList) {
         let faces: Vec<_> = self.graph.modules.iter().map(|module| Face::of(self.library, module)).collect();
         check_ports(&self.graph.inputs, &self.graph.outputs, self.place, None, mistakes);
@@ -103,7 +104,7 @@ impl Checked<'_> {
         links
     }
 
-    /// The address of the module, and of its port.
+    /// Returns the address of the module, and of its port.
     fn addresses(&self, endpoint: &Endpoint) -> (String, String) {
         match &endpoint.module {
             Some(module) => {
@@ -178,9 +179,9 @@ impl Checked<'_> {
         End::NoPort(module)
     }
 
-    /// Everything that must be fed is.
+    /// Reports every required port that nothing feeds.
     fn all_fed(&self, names: &ModuleNames<'_>, feeds: &Feeds, faces: &[Option<Face<'_>>], mistakes: &mut MistakeList) {
-        // Of ports with one name only the first can be connected, and the name is reported.
+        // Of ports with the same name only the first can be connected, and the duplicate name is reported elsewhere.
         let is_open = |ports: &[Port], feeds: &[Feed], at: usize| {
             let is_open = |at: usize| matches!(feeds[at], Feed::Nothing | Feed::Nowhere);
             is_open(at) && ports.iter().position(|port| port.name == ports[at].name).is_some_and(is_open)
@@ -188,7 +189,7 @@ impl Checked<'_> {
         for (at, (module, face)) in self.graph.modules.iter().zip(faces).enumerate() {
             let inputs = face.as_ref().map_or(&[][..], |face| &face.inputs);
             for (input, port) in inputs.iter().enumerate().filter(|(_, port)| !matches!(port.ty, Type::Option(_))) {
-                // So it is with modules.
+                // The same holds for modules with the same name.
                 if is_open(inputs, feeds.to(at), input) && names.index(&module.name) == Some(at) {
                     let of = format!("{}/{}", self.place, module.name);
                     let address = format!("{of}:{}", port.name);
@@ -239,7 +240,7 @@ impl Checked<'_> {
     }
 }
 
-/// Whether a connection is the first into its port.
+/// Tells whether a connection is the first into its port.
 #[derive(PartialEq, Eq)]
 enum Noted {
     First,
@@ -273,7 +274,7 @@ impl Links {
     }
 }
 
-/// Names and number of the ports of a module or a graph.
+/// Checks the names and the number of the ports of a module or a graph.
 pub(super) fn check_ports(
     inputs: &[Port],
     outputs: &[Port],

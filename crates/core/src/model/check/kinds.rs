@@ -1,4 +1,4 @@
-//! One module: what its kind asks for.
+//! Checks one module by the rules of its kind.
 
 use super::{
     MistakeKind, MistakeList, NameRole,
@@ -21,7 +21,7 @@ fn known(ports: &[Port]) -> impl Iterator<Item = &str> + Clone {
 }
 
 impl Checked<'_> {
-    /// Checks a module of this graph, and what is inside it.
+    /// Checks a module of this graph, and the graphs inside it.
     pub(super) fn module(&self, module: &Module, mistakes: &mut MistakeList) {
         if let ModuleKind::Task(spec) = &module.kind
             && !module.attempt
@@ -66,7 +66,7 @@ impl Checked<'_> {
         Checked { library: self.library, graph, place, wanted: None }.check(mistakes);
     }
 
-    /// That a condition is not given is said of the loop, not of its body.
+    /// Checks the body of a loop. An unconnected condition is reported for the loop, not for its body.
     fn loop_body(&self, body: &Graph, condition: &str, place: &str, mistakes: &mut MistakeList) {
         let wanted: BTreeSet<_> = known(&body.outputs).filter(|output| *output != condition).collect();
         let place = format!("{place}@*");
@@ -74,7 +74,7 @@ impl Checked<'_> {
     }
 }
 
-/// A module whose kind is looked at.
+/// A module to be checked by the rules of its kind, and its address.
 struct KindCheck<'a> {
     module: &'a Module,
     place: &'a str,
@@ -229,7 +229,8 @@ impl KindCheck<'_> {
         }
     }
 
-    /// Ports with one name are one port, so they have one type; outputs may be options in some arms.
+    /// Reports ports of the same name with different types: they are one port of the choice, so they have one type;
+    /// outputs may be options in some arms.
     fn agree<'b>(&self, arms: impl Iterator<Item = &'b Vec<Port>>, are_inputs: bool, mistakes: &mut MistakeList) {
         let mut first: Vec<&Port> = Vec::new();
         let mut said = BTreeSet::new();

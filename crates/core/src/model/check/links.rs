@@ -1,7 +1,8 @@
-//! The modules of one graph by name, and what feeds each of their inputs, by index.
+//! The modules of one graph by name, and the source of each of their inputs, by index.
 //!
-//! Checking and lowering ask this for every port of every module, so it is flat: four bytes a module and eight an input.
-//! Lenient: what leads nowhere is left out, of two connections into one input the first counts; the checks report both.
+//! Checking and lowering look these up for every port of every module, so the tables are flat: four bytes a module and
+//! eight an input. Lenient: connections from an unknown module are left out, and of two connections into one input the
+//! first counts; the checks report both.
 
 use super::face::Face;
 use crate::{
@@ -10,18 +11,18 @@ use crate::{
 };
 use std::hash::{BuildHasher, RandomState};
 
-/// The modules of a graph by name. Of two with one name it knows the first.
+/// Finds the modules of a graph by name; of two with the same name, the first.
 pub(crate) struct ModuleNames<'a> {
     modules: &'a [Module],
     hasher: RandomState,
-    /// Open addressing: where a name hashes to, or at the next free slot, is the index of its module.
+    /// Open addressing: the index of a module is at the slot its name hashes to, or at the next free slot after it.
     table: Vec<u32>,
 }
 
 const FREE: u32 = u32::MAX;
 
 impl<'a> ModuleNames<'a> {
-    /// Those of `modules`.
+    /// Builds the table for `modules`.
     pub(crate) fn of(modules: &'a [Module]) -> Self {
         assert!(modules.len() < FREE as usize / 2, "a graph of {} modules has no indices of 32 bits", modules.len());
         let slots = (modules.len() * 2).next_power_of_two();
@@ -35,13 +36,14 @@ impl<'a> ModuleNames<'a> {
         names
     }
 
-    /// The index of the module of this name.
+    /// Returns the index of the module of this name.
     pub(crate) fn index(&self, name: &str) -> Option<usize> {
         let at = self.table[self.slot(name)];
         (at != FREE).then_some(at as usize)
     }
 
-    /// The slot of this name, or the free one where it would be. Half of all slots are free, so the search ends.
+    /// Returns the slot of this name, or the free one where it would be. Half of all slots are free, so the search
+    /// ends.
     fn slot(&self, name: &str) -> usize {
         let mask = self.table.len() - 1;
         let mut slot = self.hasher.hash_one(name) as usize & mask;
@@ -52,12 +54,12 @@ impl<'a> ModuleNames<'a> {
     }
 }
 
-/// What feeds an input of a module, or an output of the graph.
+/// The source that feeds an input of a module, or an output of the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feed {
     /// Nothing is connected to it.
     Nothing,
-    /// The connection to it comes from a module that is not there.
+    /// The connection to it comes from a module that does not exist.
     Nowhere,
     /// An input of the graph.
     Graph(u32),
@@ -65,18 +67,18 @@ pub(crate) enum Feed {
     Module(u32, u16),
 }
 
-/// The number of a port that a module does not have: its connection is reported, and still joins two modules.
+/// The number of a port that a module does not have: its connection is reported, and still links two modules.
 pub(crate) const UNKNOWN_PORT: u16 = u16::MAX;
 
-/// What feeds every input of every module, and every output of the graph.
+/// The source of every input of every module, and of every output of the graph.
 pub(crate) struct Feeds {
-    /// Per module, for the outputs of the graph, and one more: where its feeds begin.
+    /// Per module, then for the outputs of the graph, and one more: where its feeds begin.
     starts: Vec<u32>,
     feeds: Vec<Feed>,
 }
 
 impl Feeds {
-    /// Of a graph of which no connection is known yet; `inputs` says how many each module has.
+    /// Returns the feeds of a graph before any connection is added; `inputs` gives the number of inputs of each module.
     pub(crate) fn empty(graph: &Graph, inputs: impl Iterator<Item = usize>) -> Self {
         let mut starts = Vec::with_capacity(graph.modules.len() + 2);
         let mut all = 0;
@@ -89,7 +91,7 @@ impl Feeds {
         Feeds { starts, feeds: vec![Feed::Nothing; all as usize] }
     }
 
-    /// Of a graph that was checked.
+    /// Returns the feeds of a checked graph.
     pub(crate) fn of(graph: &Graph, faces: &[Face<'_>]) -> Self {
         let names = ModuleNames::of(&graph.modules);
         let mut feeds = Feeds::empty(graph, faces.iter().map(|face| face.inputs.len()));
@@ -114,8 +116,8 @@ impl Feeds {
         feeds
     }
 
-    /// Notes what feeds an input of a module (of the graph: an output; it comes after all modules). False if something
-    /// was connected to it before: that counts, unless it comes from nowhere.
+    /// Records the source of an input of a module (or of an output of the graph, which comes after all modules).
+    /// Returns false if the input was connected before: the earlier connection stays, unless it comes from nowhere.
     pub(crate) fn connect(&mut self, module: usize, port: usize, feed: Feed) -> bool {
         let place = &mut self.feeds[self.starts[module] as usize + port];
         let is_first = *place == Feed::Nothing;
@@ -125,12 +127,13 @@ impl Feeds {
         is_first
     }
 
-    /// What feeds the inputs of a module, in their order; after the last module: the outputs of the graph.
+    /// Returns the sources of the inputs of a module, in their order; after the last module: of the outputs of the
+    /// graph.
     pub(crate) fn to(&self, module: usize) -> &[Feed] {
         &self.feeds[self.starts[module] as usize..self.starts[module + 1] as usize]
     }
 
-    /// Which module feeds which, as often as it does.
+    /// Returns the pairs of modules where the first feeds the second, once per connected input.
     pub(crate) fn links(&self) -> impl Iterator<Item = (u32, u32)> + Clone {
         let modules = 0..self.starts.len() as u32 - 2;
         modules.flat_map(|to| {
@@ -141,14 +144,14 @@ impl Feeds {
         })
     }
 
-    /// The modules, each after those that feed it, otherwise as they were written down; `None` if that is how they were
-    /// written down. Those on cycles are left out.
+    /// Returns the modules, each after those that feed it, otherwise in the order they were written; `None` if they
+    /// were written in such an order. Modules on cycles are left out.
     pub(crate) fn order(&self) -> Option<Vec<u32>> {
         order(self.starts.len() - 2, self.links())
     }
 }
 
-/// As [`topological`]; `None` if every link leads forward, so that all nodes stand in order already.
+/// As [`topological`]; `None` if every link leads forward, so that all nodes are in order already.
 pub(crate) fn order(nodes: usize, links: impl Iterator<Item = (u32, u32)> + Clone) -> Option<Vec<u32>> {
     let is_forward = links.clone().all(|(from, to)| from < to);
     (!is_forward).then(|| topological(&Adjacency::new(nodes, links)))

@@ -1,4 +1,4 @@
-//! The mistakes a flow can have: each kind with its code, the sentence that says it, where it is, and what may help.
+//! The mistakes a flow can have: each kind with its code, its message, its address, and a hint.
 
 use crate::model::{SourceLocation, Type};
 use std::fmt;
@@ -8,15 +8,15 @@ use std::fmt;
 pub struct Mistake {
     /// The kind of mistake.
     pub what: MistakeKind,
-    /// Where: a module `/align/sort`, or a port of it, `/align/sort:bam`.
+    /// The address of the module, `/align/sort`, or of its port, `/align/sort:bam`.
     pub address: String,
-    /// Where it was written down.
+    /// The place in the source file.
     pub origin: Option<SourceLocation>,
     /// How to correct it.
     pub hint: Option<String>,
 }
 
-/// All that is wrong with a flow; never empty.
+/// All mistakes of a flow; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Errors(pub Vec<Mistake>);
 
@@ -75,7 +75,7 @@ pub enum MistakeKind {
 }
 
 impl MistakeKind {
-    /// The same for ever: what people look up.
+    /// Returns the error code, which never changes: users look it up.
     pub fn code(&self) -> &'static str {
         match self {
             MistakeKind::UnknownFlow { .. } => "OF0010",

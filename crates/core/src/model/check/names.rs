@@ -1,21 +1,21 @@
-//! What may be a name, and which known name was probably meant.
+//! Valid names, and the known name that was probably meant by an unknown one.
 
 use crate::limits::MODULE_NAME_BYTES_MAX;
 
-/// What is said about a name that may not be one.
+/// The hint for an invalid name.
 pub(super) const RULE: &str = "a name consists of letters (a-z, A-Z), digits, `_` and `-`, at most 128 of them";
 
-/// Whether this may be a name: part of an address, a key, a word on a command line.
+/// The text is a valid name: usable in an address, in a key, and as a word on a command line.
 pub(super) fn is_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     !name.is_empty() && name.len() <= MODULE_NAME_BYTES_MAX && name.chars().all(allowed)
 }
 
-/// The known name nearest to `name`, as a hint; else what is known, if that is little.
+/// Returns the known name nearest to `name`, as a hint; else lists the known names, if there are few.
 pub(super) fn meant<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> Option<String> {
-    // In a very short name every letter counts.
+    // In a very short name every letter counts, so it must match exactly.
     let limit = name.chars().count() / 3;
-    // Names longer than this are not worth the table.
+    // Longer names are not worth the cost of the distance table.
     let near = known.clone().filter(|other| other.len().abs_diff(name.len()) <= 2 * limit && name.len() <= 256);
     let nearest = near.map(|other| (distance(name, other), other)).min().filter(|(distance, _)| *distance <= limit);
     if let Some((_, other)) = nearest {
@@ -29,7 +29,7 @@ pub(super) fn meant<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone
     }
 }
 
-/// Letters to change, add, drop, or swap with their neighbour: how far a word is from one that is known.
+/// Returns the edit distance of two words: letters to change, add, drop, or swap with their neighbour.
 pub fn distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let mut rows = vec![(0..=other.len()).collect::<Vec<_>>()];

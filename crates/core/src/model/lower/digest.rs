@@ -1,9 +1,10 @@
-//! A name for what a block means: equal for blocks that do the same, however modules are called, ordered, retried or
-//! limited, and through however many relays things go.
+//! Computes a digest of the meaning of a block: equal for blocks that do the same, regardless of the modules' names,
+//! order, retries and limits, and of the relays between them.
 //!
-//! A node is first named by what it does and all that leads to it; sorted by these names, and only where they are equal
-//! by their order, nodes get numbers, and the digest covers the exact wiring of those. So blocks with equal digests are
-//! wired alike, and two that are wired alike have equal digests unless identical steps on identical inputs were reordered.
+//! A node is first named by its operation and everything that leads to it. Nodes are sorted by these names, and by
+//! their order only where names are equal; this numbers them, and the digest covers the exact wiring between the
+//! numbers. So blocks with equal digests are wired alike, and two that are wired alike have equal digests unless
+//! identical steps on identical inputs were reordered.
 
 use crate::{
     digest::Digest,
@@ -24,7 +25,8 @@ pub(super) fn digest(program: &mut Program) {
     let edges: Vec<Vec<usize>> = program.blocks.iter().map(bodies).collect();
     let mut digests = vec![Digest::default(); program.blocks.len()];
     for component in components(&edges) {
-        // Blocks that recur are told apart by what they do for as many calls as could tell them apart.
+        // Recursive blocks are hashed once more than their component has blocks: as many rounds of calls as can
+        // distinguish them.
         let rounds = if is_cycle(&edges, &component) { component.len() + 1 } else { 1 };
         for _ in 0..rounds {
             let next: Vec<_> = component.iter().map(|at| of(program, &program.blocks[*at], &digests)).collect();
@@ -42,7 +44,7 @@ fn number(hasher: &mut Hasher, number: usize) {
     hasher.update(&(number as u64).to_le_bytes());
 }
 
-/// What really gives something: relays change nothing.
+/// Returns the source behind all relays, which pass their input on unchanged.
 fn behind(block: &Block, mut source: Source) -> Source {
     while let Source::Node(node, _) = source
         && block.nodes[node as usize].op == NodeOp::Relay
@@ -53,7 +55,7 @@ fn behind(block: &Block, mut source: Source) -> Source {
 }
 
 fn of(program: &Program, block: &Block, digests: &[Digest]) -> Digest {
-    // To make or copy a hasher is as much work as to hash a node, so there is one.
+    // One hasher is reset and reused: creating or copying one costs as much as hashing a node.
     let mut node_hasher = Hasher::new_derive_key("onceflow node");
     let mut names: Vec<Digest> = Vec::with_capacity(block.nodes.len());
     for at in 0..block.nodes.len() {
@@ -89,7 +91,7 @@ fn of(program: &Program, block: &Block, digests: &[Digest]) -> Digest {
     hasher.finalize().into()
 }
 
-/// Hashes what a node does and is fed by; `name` says which node is meant.
+/// Hashes the operation of a node and the sources of its inputs; `name` hashes a reference to another node.
 fn node(
     hasher: &mut Hasher,
     program: &Program,
@@ -151,7 +153,7 @@ fn ports(hasher: &mut Hasher, ports: &[PortIndex]) {
     ports.iter().for_each(|port| number(hasher, usize::from(*port)));
 }
 
-/// The name and version of a task, and what its ports are called.
+/// Hashes the name and version of a task, and the names of its ports.
 fn task(program: &Program, at: u32, hasher: &mut Hasher) {
     let spec = &program.tasks[at as usize];
     text(hasher, &spec.name);

@@ -1,5 +1,5 @@
-//! Composites and calls that do not recur become nodes of the block around them; loops, eaches, arms, and what may fail
-//! as a whole become blocks of their own, and so does every flow that recurs, once.
+//! Inlines composites and calls that do not recur into the block around them. Loops, eaches, arms and modules with
+//! `attempt` get blocks of their own, and so does every recursive flow, once.
 
 use crate::{
     digest::Digest,
@@ -21,7 +21,7 @@ use std::{
     sync::Arc,
 };
 
-/// All of `main`, with only its requested outputs.
+/// Returns the program of all of `main`, with only its requested outputs.
 pub(super) fn flatten(library: &Library, main: &str, requested: &BTreeSet<&str>) -> Program {
     let recursive = Calls::of(library, main).recursive();
     let mut flattener = Flattener {
@@ -45,7 +45,7 @@ pub(super) fn flatten(library: &Library, main: &str, requested: &BTreeSet<&str>)
     flattener.program
 }
 
-/// What gives the outputs of the modules of a graph that are in the block already.
+/// The sources of the outputs of those modules of a graph that are in the block already.
 struct Made {
     /// Per module: where its outputs begin.
     starts: Vec<u32>,
@@ -56,16 +56,16 @@ struct Flattener<'a> {
     library: &'a Library,
     recursive: BTreeSet<&'a str>,
     program: Program,
-    /// By name, version and params: many tasks of a flow file have one version.
+    /// Task indices by name, version and params: many tasks of a flow file have the same version.
     tasks: BTreeMap<(String, String, Vec<u8>), Vec<u32>>,
-    /// By where the task is in the library: modules of one task share it.
+    /// Task indices by the address of the spec in the library: modules of one task share the spec.
     shared_tasks: BTreeMap<*const TaskSpec, u32>,
-    /// What the nodes of each task give.
+    /// The output ports that the nodes of each task share.
     outputs: BTreeMap<u32, Arc<[Port]>>,
     constants: BTreeMap<Digest, Vec<u32>>,
-    /// The blocks of flows that recur.
+    /// The blocks of recursive flows.
     flows: BTreeMap<&'a str, BlockIndex>,
-    /// Those not lowered yet.
+    /// The recursive flows whose blocks are not filled in yet.
     waiting: Vec<(&'a str, BlockIndex)>,
 }
 
@@ -98,7 +98,7 @@ impl<'a> Flattener<'a> {
         self.program.blocks.len() as BlockIndex - 1
     }
 
-    /// A block of its own for a graph; inputs named in `varying` differ between instances.
+    /// Adds a block for a graph; inputs named in `varying` differ between instances.
     fn block(&mut self, graph: &'a Graph, path: &[PathSegment], varying: &[&str]) -> BlockIndex {
         let index = self.reserve();
         self.program.blocks[index as usize] = self.draft(graph, path, varying);
@@ -115,13 +115,13 @@ impl<'a> Flattener<'a> {
         block
     }
 
-    /// Puts the modules of `graph` into `block`, and says what gives the graph's outputs.
+    /// Adds the modules of `graph` to `block`, and returns the sources of the graph's outputs.
     fn graph(&mut self, block: &mut Block, graph: &'a Graph, path: &[PathSegment], given: &[Source]) -> Vec<Source> {
         let face = |at: usize| Face::of(self.library, &graph.modules[at]).expect("checked: the flow is there");
         let count = graph.modules.len();
         let faces: Vec<_> = (0..count).map(face).collect();
         let feeds = Feeds::of(graph, &faces);
-        // Made again for every module: half a million of them would be in memory beside the nodes.
+        // Faces are computed again for each module below: half a million of them would take memory beside the nodes.
         drop(faces);
         let order = feeds.order();
         assert!(order.as_ref().is_none_or(|order| order.len() == count), "checked: nothing goes round");
@@ -137,7 +137,7 @@ impl<'a> Flattener<'a> {
         feeds.to(count).iter().map(|feed| made.source(*feed, given)).collect()
     }
 
-    /// Puts a module into `block`, and adds what gives its outputs to `made`.
+    /// Adds a module to `block`, and the sources of its outputs to `made`.
     fn module(
         &mut self,
         block: &mut Block,
@@ -184,7 +184,7 @@ impl<'a> Flattener<'a> {
         made.extend((0..face.outputs.len()).map(|port| Source::Node(node, port as PortIndex)));
     }
 
-    /// The body of a loop gives the condition last.
+    /// Lowers a loop. The condition becomes the last output of its body.
     fn repeat(
         &mut self,
         body: &'a Graph,
@@ -205,7 +205,7 @@ impl<'a> Flattener<'a> {
         NodeOp::Loop { body: index, carried: carried.iter().map(pair).collect() }
     }
 
-    /// An arm takes and gives what the whole choice does.
+    /// Lowers an arm. Its block has the inputs and outputs of the whole choice.
     fn arm(&mut self, arm: &'a Arm, face: &Face<'_>, outputs: &[Port], here: &[PathSegment]) -> ProgramArm {
         let index = self.reserve();
         let mut block = placeholder();
@@ -223,7 +223,7 @@ impl<'a> Flattener<'a> {
         ProgramArm { guard, body: index }
     }
 
-    /// The block of a flow that is called as such: shared by all calls if it recurs.
+    /// Returns the block of a flow that is called as a block of its own: shared by all calls if the flow recurs.
     fn flow(&mut self, flow: &'a str) -> BlockIndex {
         if !self.recursive.contains(flow) {
             return self.block(&self.library.flows[flow], &[], &[]);
@@ -273,7 +273,7 @@ impl<'a> Flattener<'a> {
     }
 }
 
-/// The task that undoes another, as the program lists it: it takes what that one took, where that one was done.
+/// Returns the compensation of `spec` as the program lists it: with the inputs and the class of the task it undoes.
 fn undo_of(spec: &TaskSpec, undo: &TaskSpec) -> TaskSpec {
     TaskSpec {
         class: spec.class.clone(),
@@ -286,7 +286,8 @@ fn undo_of(spec: &TaskSpec, undo: &TaskSpec) -> TaskSpec {
 }
 
 impl Made {
-    /// What stands behind the start of a connection, if there is one; `given` is what the inputs of the graph are.
+    /// Returns the source that feeds a port, [`Source::None`] if nothing does; `given` has the sources of the graph's
+    /// inputs.
     fn source(&self, feed: Feed, given: &[Source]) -> Source {
         match feed {
             Feed::Nothing => Source::None,

@@ -1,4 +1,4 @@
-//! Puts every node after those that feed it, and drops what nothing refers to any more.
+//! Puts every node after the nodes that feed it, and drops blocks, tasks and constants without a reference.
 
 use crate::model::{
     Block, Program, Source,
@@ -34,7 +34,7 @@ fn sort(block: &mut Block) {
     });
 }
 
-/// Everything a block reads from.
+/// Calls `change` on every source that the nodes and outputs of a block read from.
 pub(super) fn each_source(block: &mut Block, mut change: impl FnMut(&mut Source)) {
     for node in &mut block.nodes {
         node.inputs.iter_mut().chain(&mut node.gate).for_each(&mut change);
@@ -42,7 +42,7 @@ pub(super) fn each_source(block: &mut Block, mut change: impl FnMut(&mut Source)
     block.outputs.iter_mut().for_each(|output| change(&mut output.from));
 }
 
-/// The blocks that an operation opens.
+/// Returns the bodies of an operation.
 pub(super) fn bodies(op: &mut NodeOp) -> Vec<&mut BlockIndex> {
     match op {
         NodeOp::Task(_) | NodeOp::Fused(_) | NodeOp::Relay => vec![],
@@ -51,7 +51,7 @@ pub(super) fn bodies(op: &mut NodeOp) -> Vec<&mut BlockIndex> {
     }
 }
 
-/// New numbers, in the order in which they are asked for.
+/// Assigns new numbers in the order in which they are first requested.
 #[derive(Default)]
 struct Numbers {
     new: BTreeMap<u32, u32>,
@@ -89,7 +89,7 @@ pub(super) fn compact(program: &mut Program) {
         program.blocks.push(block);
         at += 1;
     }
-    // A task brings the one that undoes it.
+    // A task that is kept keeps its compensation.
     let mut at = 0;
     while let Some(index) = tasks.old.get(at).copied() {
         let spec = &program.tasks[index as usize];

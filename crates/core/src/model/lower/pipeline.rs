@@ -1,9 +1,10 @@
-//! An each over what another each gives joins it: one each whose body is that of the first followed by that of the
-//! second. Elements then go through both one by one, and none waits for the slowest of the others.
+//! Joins an each with the each whose output it iterates: one each remains, whose body is that of the first followed by
+//! that of the second. Elements then go through both one by one, and none waits for the slowest of the others.
 //!
-//! The second may iterate only what the first gives, and what the first iterates (so that elements match), and nothing
-//! else it takes may come from the first, however far round: it would wait for the whole of what it is now part of.
-//! What others need whole stays an output. The lower limit on elements in flight holds for both.
+//! The second may iterate only outputs of the first, and lists that the first iterates (so that elements match). None
+//! of its other inputs may come from the first, not even through other nodes: it would wait for all of the each that it
+//! is now part of. Outputs of the first that other nodes read as whole lists stay outputs. The lower limit on elements
+//! in flight holds for both.
 
 use super::order::each_source;
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
 
 /// Joins all eaches that can be joined, in all blocks.
 pub(super) fn pipeline(program: &mut Program) {
-    // Bodies stand after the blocks that open them, so that joined bodies are looked at joined.
+    // Bodies stand after the blocks that open them, so a joined body is visited after it was joined.
     for block in 0..program.blocks.len() {
         while let Some(pair) = find(program, block) {
             join(program, block, &pair);
@@ -32,7 +33,7 @@ struct Pair {
     concurrency: Option<u32>,
 }
 
-/// The body and concurrency of an each that may be joined with another.
+/// Returns the body and concurrency of a node that is an each and may be joined with another.
 fn each(node: &Node) -> Option<(BlockIndex, Option<u32>)> {
     match node.op {
         NodeOp::Each { body, concurrency } if !node.attempt => Some((body, concurrency)),
@@ -57,12 +58,12 @@ fn find(program: &Program, block: usize) -> Option<Pair> {
     None
 }
 
-/// The lists that an each iterates.
+/// Returns the lists that an each iterates.
 fn iterated<'a>(program: &'a Program, node: &'a Node, body: BlockIndex) -> impl Iterator<Item = Source> {
     by_varying(program, node, body, true)
 }
 
-/// What an each takes beside them.
+/// Returns the other inputs of an each, which all elements share.
 fn captured<'a>(program: &'a Program, node: &'a Node, body: BlockIndex) -> impl Iterator<Item = Source> {
     by_varying(program, node, body, false)
 }
@@ -77,7 +78,7 @@ fn by_varying<'a>(
     inputs.filter(move |(input, _)| input.varying == varying).map(|(_, source)| *source)
 }
 
-/// All that the second iterates is given, or iterated, by the first.
+/// Every list that the second iterates is an output of the first, or iterated by the first.
 fn matches(program: &Program, block: usize, pair: &Pair) -> bool {
     let nodes = &program.blocks[block].nodes;
     let first = &nodes[pair.first as usize];
@@ -95,7 +96,7 @@ fn fits(program: &Program, block: usize, pair: &Pair) -> bool {
         && first.outputs.len() + second.outputs.len() <= MODULE_PORTS_MAX
 }
 
-/// Nothing that the second takes as a whole comes from the first.
+/// No input that the elements of the second share comes from the first, directly or through other nodes.
 fn is_free(program: &Program, block: usize, pair: &Pair) -> bool {
     let nodes = &program.blocks[block].nodes;
     let taken = captured(program, &nodes[pair.second as usize], pair.bodies.1);
@@ -117,7 +118,7 @@ fn join(program: &mut Program, block: usize, pair: &Pair) {
     let kept = still_read(&program.blocks[block], pair);
     let second_node = program.blocks[block].nodes[pair.second as usize].clone();
     let mut first_node = program.blocks[block].nodes[pair.first as usize].clone();
-    // Nothing may be left behind: what is inside has moved, and must not be joined there once more.
+    // The second body is left empty: its nodes have moved, and must not be joined there once more.
     let gone = Block { inputs: vec![], outputs: vec![], nodes: vec![], digest: crate::Digest::default() };
     let mut second_body = std::mem::replace(&mut program.blocks[pair.bodies.1 as usize], gone);
     let body = &mut program.blocks[pair.bodies.0 as usize];
@@ -142,8 +143,8 @@ fn join(program: &mut Program, block: usize, pair: &Pair) {
     renumber(block, pair, &kept);
 }
 
-/// Outputs that move to another each, called by where they come from if it has one of their name: what a run holds is
-/// found again by the names of outputs.
+/// Renames the outputs that move to another each, prefixed with their address, where that each has an output of the
+/// same name: a run's values are found again by the names of outputs.
 fn told_apart(own: &[Port], joined: Vec<Port>, path: &[PathSegment]) -> Vec<Port> {
     let is_taken = |name: &str| own.iter().any(|port| port.name == name);
     let apart = |port: Port| match is_taken(&port.name) {
@@ -157,7 +158,7 @@ fn keep<T>(items: Vec<T>, kept: &[bool]) -> impl Iterator<Item = T> {
     items.into_iter().zip(kept.to_vec()).filter_map(|(item, keep)| keep.then_some(item))
 }
 
-/// Which outputs of the first somebody other than the second reads.
+/// Returns, per output of the first, whether a node other than the second, or the block's end, reads it.
 fn still_read(block: &Block, pair: &Pair) -> Vec<bool> {
     let mut read = vec![false; block.nodes[pair.first as usize].outputs.len()];
     let others = block.nodes.iter().enumerate().filter(|(at, _)| *at as NodeIndex != pair.second);
@@ -172,7 +173,8 @@ fn still_read(block: &Block, pair: &Pair) -> Vec<bool> {
     read
 }
 
-/// Gives the first what the second takes beside its elements; says what each input of the second's body is now.
+/// Adds the shared inputs of the second to the first; returns, per input of the second's body, its source in the joined
+/// body.
 fn inputs(node: &mut Node, body: &mut Block, second: &Node, second_body: &Block, first: NodeIndex) -> Vec<Source> {
     let mut moved = Vec::with_capacity(second.inputs.len());
     let mut own = std::mem::take(&mut node.inputs).into_vec();
@@ -193,7 +195,7 @@ fn inputs(node: &mut Node, body: &mut Block, second: &Node, second_body: &Block,
     moved
 }
 
-/// The second is gone; its outputs follow those of the first that were kept.
+/// Redirects sources after the join: the second is gone, and its outputs follow the kept outputs of the first.
 fn renumber(block: &mut Block, pair: &Pair, kept: &[bool]) {
     let before = |port: PortIndex| kept[..usize::from(port)].iter().filter(|kept| **kept).count() as PortIndex;
     let all = before(kept.len() as PortIndex);

@@ -1,9 +1,10 @@
-//! Drops what no requested output needs, port by port and through all containers.
+//! Drops nodes and ports that no requested output needs, port by port and through all containers.
 //!
-//! A task is needed for one of its outputs, and then needs the inputs that output depends on; one that nothing needed
-//! depends on is none if the task takes none there, else it is needed all the same (kernel rule 25). Tasks without
-//! outputs belong to "all outputs" (rule 18): they, and the containers with one inside, stay exactly if everything is
-//! requested. A task *with* outputs that nobody reads goes, whatever its effect is: who wants it to run, asks for them.
+//! A task is needed for one of its outputs, and then needs the inputs that output depends on. An input that no needed
+//! output depends on is none if its type is an option; otherwise it is needed all the same (kernel rule 25). Tasks
+//! without outputs belong to "all outputs" (rule 18): they, and the containers with one inside, stay exactly if
+//! everything is requested. A task *with* outputs that nothing reads is dropped, whatever its effect is: to run it,
+//! request one of its outputs.
 
 mod rewrite;
 
@@ -23,19 +24,19 @@ pub(super) fn prune(program: &mut Program, everything: bool) {
     rewrite::rewrite(program, &needs);
 }
 
-/// What is needed so far. Only ever grows.
+/// The ports and nodes found to be needed so far. The set only grows.
 struct Needs {
-    /// Per block and output.
+    /// Per block and output: it is needed.
     outputs: Vec<Vec<bool>>,
-    /// Per block and input: whether something inside reads it.
+    /// Per block and input: a node or an output inside reads it.
     inputs: Vec<Vec<bool>>,
-    /// Per block.
+    /// Per block: its needed nodes.
     nodes: Vec<NodeNeeds>,
-    /// Per block, the nodes that are needed though nobody reads them.
+    /// Per block: the nodes that are needed although nothing reads them.
     keep: Vec<BTreeSet<usize>>,
-    /// The blocks that contain a node that opens this one.
+    /// Per block: the blocks that contain a node that opens it.
     around: Vec<Vec<BlockIndex>>,
-    /// Per block and input: whether it varies.
+    /// Per block and input: it varies.
     varying: Vec<Vec<bool>>,
 }
 
@@ -64,7 +65,7 @@ impl NodeNeeds {
         self.starts[node] as usize..self.starts[node + 1] as usize
     }
 
-    /// Which outputs of a node are needed; `None` if the node is not.
+    /// Returns, per output of a node, whether it is needed; `None` if the node is not.
     fn of(&self, node: usize) -> Option<&[bool]> {
         self.needed[node].then(|| &self.outputs[self.span(node)])
     }
@@ -80,7 +81,7 @@ impl NodeNeeds {
     }
 }
 
-/// Per block the tasks without outputs, and the containers with one inside.
+/// Returns, per block, the tasks without outputs, and the containers with such a task inside.
 fn with_done(program: &Program) -> Vec<BTreeSet<usize>> {
     let mut keep = vec![BTreeSet::new(); program.blocks.len()];
     loop {
@@ -100,7 +101,7 @@ fn with_done(program: &Program) -> Vec<BTreeSet<usize>> {
     }
 }
 
-/// The blocks that an operation opens.
+/// Returns the bodies of an operation.
 pub(crate) fn bodies(op: &NodeOp) -> Vec<BlockIndex> {
     match op {
         NodeOp::Task(_) | NodeOp::Fused(_) | NodeOp::Relay => vec![],
@@ -128,10 +129,10 @@ impl Needs {
         }
     }
 
-    /// Until nothing more is needed.
+    /// Propagates needs until nothing more becomes needed.
     fn spread(&mut self, program: &Program) {
         let mut changed: BTreeSet<_> = [0].into();
-        // The innermost first: what they need is then known to those around them.
+        // Innermost blocks first: their needs are then known to the blocks around them.
         while let Some(block) = changed.pop_last() {
             self.block(program, block, &mut changed);
         }
@@ -174,9 +175,9 @@ impl Needs {
         }
     }
 
-    /// The body of a needed node must give what is needed of the node, and is entered in any case.
+    /// Marks the outputs of a needed node as needed in its bodies, and visits the bodies in any case.
     fn pass_down(&mut self, node: &Node, outputs: &[bool], changed: &mut BTreeSet<BlockIndex>) {
-        // That nothing went wrong is known when everything is there.
+        // The `error` output is known to be none only when all outputs are there, so it needs them all.
         let all = node.attempt && outputs.last() == Some(&true);
         for body in bodies(&node.op) {
             let at = body as usize;
@@ -217,7 +218,7 @@ impl Needs {
         }
     }
 
-    /// Lists that are iterated say how many elements there are, so they are needed even if no element is.
+    /// The each reads this input. Iterated lists give the number of elements, so they are needed even if no element is.
     fn takes(&self, body: BlockIndex, input: usize) -> bool {
         self.inputs[body as usize][input] || self.varying[body as usize][input]
     }

@@ -1,6 +1,6 @@
-//! Bounds the width of everything: no commit, and no opening of a block, brings something to more than
-//! [`FAN_OUT_MAX`] ports. What is wider goes through relays, a tree of them if need be. Here also the nodes that nobody
-//! reads become hidden outputs, so that a block does not end before they have.
+//! Bounds the width of deliveries: no commit, and no opening of a block, delivers to more than [`FAN_OUT_MAX`] ports.
+//! Wider deliveries go through relays, a tree of them if need be. Also turns nodes without readers into hidden outputs,
+//! so that a block does not end before they have committed.
 
 use crate::{
     limits::{FAN_OUT_MAX, HIDDEN_OUTPUTS_MAX},
@@ -12,7 +12,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Bounds all blocks.
+/// Inserts relays in all blocks.
 pub(super) fn relay(program: &mut Program) {
     program.constants.push(Payload::unit());
     let unit = Source::Constant(program.constants.len() as u32 - 1);
@@ -22,7 +22,7 @@ pub(super) fn relay(program: &mut Program) {
     }
 }
 
-/// Gives a hidden output to every node that nobody reads.
+/// Adds a hidden output for every node without readers.
 fn hide(block: &mut Block) {
     let mut read = vec![false; block.nodes.len()];
     let sources = block.nodes.iter().flat_map(Node::sources).chain(block.outputs.iter().map(|output| output.from));
@@ -51,7 +51,7 @@ fn hide(block: &mut Block) {
     }
 }
 
-/// The path of a sibling.
+/// Returns the path of a sibling.
 fn beside(path: &[PathSegment], name: &str) -> Arc<[PathSegment]> {
     let around = &path[..path.len().saturating_sub(1)];
     around.iter().cloned().chain([PathSegment::Name(name.into())]).collect()
@@ -61,7 +61,7 @@ fn relay_node(path: Arc<[PathSegment]>, ty: Type, inputs: Box<[Source]>) -> Node
     Node { path, op: NodeOp::Relay, inputs, outputs: [Port::new("value", ty)].into(), attempt: false, gate: None }
 }
 
-/// Something that is brought.
+/// The destination of a delivery.
 #[derive(Clone, Copy)]
 enum Slot {
     Input(NodeIndex, PortIndex),
@@ -69,14 +69,15 @@ enum Slot {
     Gate(NodeIndex),
 }
 
-/// Who brings something: the opening of the block, or a node when it commits.
+/// The source of a delivery: the opening of the block, or a node when it commits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Producer {
     Opening,
     Node(NodeIndex),
 }
 
-/// A source and all it is brought to. `None` is the opening as such, which enables what waits for nothing.
+/// A source and all destinations it is delivered to. `None` is the opening itself, which enables the nodes that wait
+/// for nothing.
 struct Fan {
     source: Option<Source>,
     slots: Vec<Slot>,
@@ -96,7 +97,7 @@ impl Wide<'_> {
         fans.into_iter().for_each(|fans| self.fit(fans));
     }
 
-    /// The openings and nodes that bring something to more ports than one batch can, the opening first.
+    /// Returns the producers that deliver to more ports than one batch can, the opening first.
     fn wide(&self) -> Vec<Producer> {
         let (mut opening, mut nodes) = (0_usize, vec![0_u32; self.block.nodes.len()]);
         self.each_slot(|producer, _, _| match producer {
@@ -108,7 +109,7 @@ impl Wide<'_> {
         opening.into_iter().chain(wide.map(|(node, _)| Producer::Node(node))).collect()
     }
 
-    /// Calls for all that is brought, with who brings it and from which source; `None` is the opening as such.
+    /// Calls `then` for every delivery, with its producer and its source; `None` is the opening itself.
     fn each_slot(&self, mut then: impl FnMut(Producer, Option<Source>, Slot)) {
         let mut put = |source: Source, slot: Slot| {
             let producer = match source {
@@ -135,8 +136,8 @@ impl Wide<'_> {
         waits_for_nothing.into_iter().for_each(|at| then(Producer::Opening, None, Slot::Gate(at)));
     }
 
-    /// All that each of these brings, by source: of the opening all inputs and then the opening as such, of a node all
-    /// its outputs.
+    /// Returns the deliveries of each producer, by source: for the opening all inputs and then the opening itself, for
+    /// a node all its outputs.
     fn fans(&self, of: &[Producer]) -> Vec<Vec<Fan>> {
         let fan = |source| Fan { source, slots: vec![] };
         let empty = |producer: &Producer| -> Vec<Fan> {
@@ -168,7 +169,7 @@ impl Wide<'_> {
         fans
     }
 
-    /// Puts relays between until all fans together fit into one batch.
+    /// Inserts relays until all fans together fit into one batch.
     fn fit(&mut self, mut fans: Vec<Fan>) {
         while fans.iter().map(|fan| fan.slots.len()).sum::<usize>() > FAN_OUT_MAX {
             let widest = fans.iter_mut().max_by_key(|fan| fan.slots.len()).expect("the sum is not zero");
@@ -178,7 +179,7 @@ impl Wide<'_> {
         }
     }
 
-    /// A relay between a source and some of what it is brought to.
+    /// Inserts a relay between a source and some of its destinations, and returns the relay's own destination slot.
     fn insert(&mut self, source: Option<Source>, slots: &[Slot]) -> Slot {
         let relay = self.block.nodes.len() as NodeIndex;
         let path = beside(self.path(slots[0]), &format!("~relay{}", self.count));

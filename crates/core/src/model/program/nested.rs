@@ -1,21 +1,23 @@
-//! Bounds how deep something is read that has more of its own kind in it: bytes from outside could otherwise say a
-//! million lists within lists, and reading them would end the process instead of failing.
+//! Bounds the nesting depth of deserialised values that contain values of their own type: bytes from outside could
+//! otherwise encode a million lists within lists, and reading them would overflow the stack and kill the process
+//! instead of returning an error.
 //!
-//! Named by `#[serde(deserialize_with)]` at every field where a type holds itself. What is written does not change.
+//! Named by `#[serde(deserialize_with)]` at every field where a type contains itself. The serialised form does not
+//! change.
 
 use serde::{Deserialize, Deserializer, de::Error};
 use std::cell::Cell;
 
-/// Levels that are read. A flow has at most 64 eaches within eaches, each of which makes a list, and lists of its own
-/// inside; a level takes a few kilobytes of a stack that has two megabytes.
+/// The most levels that are read. A flow has at most 64 eaches within eaches, each of which makes a list, and lists of
+/// its own inside; a level takes a few kilobytes of a stack that has two megabytes.
 pub const DEPTH_MAX: u32 = 128;
 
 thread_local! {
-    /// Levels that are being read on this thread.
+    /// The number of nested levels being read on this thread.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// One level, as long as it is being read.
+/// Holds one nesting level while it is being read; dropping it leaves the level.
 struct Level;
 
 impl Level {
@@ -35,10 +37,10 @@ impl Drop for Level {
     }
 }
 
-/// Reads what is one level deeper.
+/// Deserialises a value one nesting level deeper.
 ///
 /// # Errors
-/// As reading it; also if it is more than [`DEPTH_MAX`] levels deep.
+/// The errors of deserialising the value; also if it is nested more than [`DEPTH_MAX`] levels deep.
 pub fn deeper<'de, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -60,7 +62,7 @@ mod tests {
     fn what_is_nested_too_deep_is_refused_and_what_is_not_is_read_after_it() {
         let deep = |levels: u32| (0..levels).fold(Type::Int, |inner, _| Type::list(inner));
         let comes_back = |ty: &Type| rows::read::<Type>(&rows::write(ty)).is_some_and(|read| read == *ty);
-        // As rows were before they had a checksum.
+        // The row format from before rows had a checksum.
         let mut endless = vec![9_u8; 4 << 20];
         endless[0] = 1;
         assert_eq!(rows::write(&deep(1))[1], endless[1], "a list begins like this");
@@ -78,8 +80,8 @@ mod tests {
             (0..levels).fold(task(), |inner, _| TaskSpec { compensation: Some(Box::new(inner)), ..task() })
         };
         let comes_back = |spec: &TaskSpec| rows::read::<TaskSpec>(&rows::write(spec)).is_some_and(|read| read == *spec);
-        // As bytes, and as rows were before they had a checksum: nobody could write so many levels. It ends with whether there
-        // is one that undoes it, and no parameters.
+        // Built as bytes, in the row format from before rows had a checksum, because serialising so many levels is
+        // impossible. A spec ends with the flag for its compensation, and its empty parameters.
         let content = |spec: &TaskSpec| {
             let row = rows::write(spec);
             row[1..row.len() - 4].to_vec()

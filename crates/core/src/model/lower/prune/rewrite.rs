@@ -1,4 +1,4 @@
-//! Takes out of a program what was found not to be needed, and numbers the rest anew.
+//! Removes the nodes and ports that are not needed from a program, and renumbers the rest.
 
 use super::Needs;
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// Where something went: by its old index.
+/// The new index of each port, by its old index; `None` if it was removed.
 type Map = Vec<Option<PortIndex>>;
 
 fn map(keep: impl Iterator<Item = bool>) -> Map {
@@ -34,13 +34,13 @@ fn retain<T>(items: &mut Vec<T>, map: &Map) {
     });
 }
 
-/// What stays of the ports of every block.
+/// The ports of every block that remain.
 struct Ports {
-    /// Whether anything opens the block.
+    /// Per block: a needed node opens it.
     opened: Vec<bool>,
     inputs: Vec<Map>,
     outputs: Vec<Map>,
-    /// The body gives nothing that is needed, so it gives `done`.
+    /// Per block: no output but a loop's condition is needed, so it gets the output `done`.
     done: Vec<bool>,
 }
 
@@ -63,7 +63,8 @@ pub(super) fn rewrite(program: &mut Program, needs: &Needs) {
     }
 }
 
-/// Blocks that one choice opens share what they take and give; so do the loop or each and its body.
+/// Decides which ports remain. The arms of a choice keep the same inputs and outputs; so do a loop or each and its
+/// body.
 fn ports(program: &Program, needs: &Needs) -> Ports {
     let count = program.blocks.len();
     let all = |ports: usize| map(std::iter::repeat_n(true, ports));
@@ -93,7 +94,7 @@ fn ports(program: &Program, needs: &Needs) -> Ports {
 }
 
 fn rewrite_block(block: &mut Block, at: usize, tasks: &[TaskSpec], needs: &Needs, ports: &Ports) {
-    // The nodes before each that are needed: its new number, if it is.
+    // The new number of each needed node: the count of needed nodes before it.
     let mut next = 0;
     let number = |needed: &bool| {
         next += u32::from(*needed);
@@ -129,7 +130,7 @@ fn rewrite_block(block: &mut Block, at: usize, tasks: &[TaskSpec], needs: &Needs
     }
 }
 
-/// Where the outputs of containers went. All outputs of other nodes stay where they are.
+/// The new indices of the outputs of containers. Other nodes keep all their outputs.
 struct Outputs(BTreeMap<u32, Map>);
 
 impl Outputs {
@@ -143,11 +144,11 @@ impl Outputs {
     }
 }
 
-/// Where the outputs of a container went; `None` if the node is none.
+/// Returns the new indices of the outputs of a container; `None` if the node is not a container.
 fn node_outputs(node: &Node, ports: &Ports) -> Option<Map> {
     let body = super::bodies(&node.op).first().map(|body| *body as usize)?;
     let own = node.outputs.len() - usize::from(node.attempt);
-    // A body that was not needed has no map; then the node was not either.
+    // A body that is not needed has no map; its node is not needed then either.
     let kept = |output: usize| ports.outputs[body].get(output).is_some_and(Option::is_some);
     let mut moved = map((0..own).map(kept).chain(node.attempt.then_some(true)));
     if ports.done[body] {
