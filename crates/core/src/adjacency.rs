@@ -1,7 +1,7 @@
-//! Lists of numbers, one for each of many rows, in two vectors: eight bytes for a row with one number, where a vector of
-//! vectors takes over seventy and an allocation.
+//! Lists of numbers, one for each of many rows, stored in two vectors: eight bytes for a row with one number, where a
+//! vector of vectors takes over seventy and an allocation.
 
-/// See the module.
+/// Lists of numbers by row; see the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Adjacency {
     /// Per row and one more: where its numbers begin.
@@ -22,7 +22,7 @@ impl Adjacency {
         for row in 0..rows {
             starts[row + 1] += starts[row];
         }
-        // Each start moves on as its row is filled, to where the next row begins.
+        // Each start advances as its row is filled, to where the next row begins.
         let mut numbers = vec![0; count];
         for (row, number) in pairs {
             let at = &mut starts[row as usize];
@@ -35,18 +35,19 @@ impl Adjacency {
         Adjacency { starts, numbers }
     }
 
-    /// The numbers of a row.
+    /// Returns the numbers of a row.
     pub(crate) fn row(&self, row: usize) -> &[u32] {
         &self.numbers[self.starts[row] as usize..self.starts[row + 1] as usize]
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub(crate) fn rows(&self) -> usize {
         self.starts.len().saturating_sub(1)
     }
 }
 
-/// All rows, each after those that lead to it, otherwise ascending; without those on cycles or behind one.
+/// Returns all rows, each after those that lead to it, otherwise ascending; without rows on a cycle or reachable from
+/// one.
 pub(crate) fn topological(edges: &Adjacency) -> Vec<u32> {
     use std::{cmp::Reverse, collections::BinaryHeap};
     let mut missing = vec![0_u32; edges.rows()];

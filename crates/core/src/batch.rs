@@ -1,16 +1,16 @@
-//! A batch: the only way to change rows. All of it happens or none of it.
+//! A batch: the only way to change rows. It is atomic: all of it takes effect, or none of it.
 //!
-//! In this order: every require is tested; the operations apply one after the other; then triggers fire,
-//! and what they do may let others fire, until none does; last, a claim takes a free row.
+//! A batch is executed in this order: every require is tested; the operations apply one after the other; then triggers
+//! fire, and their operations may complete other rows, until no trigger fires; last, a claim takes a free row.
 //!
-//! Triggers fire in rounds: all rows that are complete go, then what follows from them applies. **Full bitmaps fire
-//! first, round by round, until none is full; only then do counters fire that are at zero; then bitmaps again, and so
-//! on.** So a counter that is zero only until a bitmap's trigger raises it does not fire: a step that is done takes
-//! itself off the count of live ones, the step it lets begin puts itself on, and the count ends only when all have.
+//! Triggers fire in rounds: all complete rows are deleted, then the operations of their triggers apply. **Full bitmaps
+//! fire first, round by round, until none is full; only then do counters fire that are at zero; then bitmaps again, and
+//! so on.** So a counter that is zero only until a bitmap's trigger raises it does not fire: a step that commits
+//! decrements the count of live steps, the step that it makes ready increments it, and the count stays at zero only
+//! when no step is left.
 //!
-//! A batch whose reply is lost is sent again, or decided again. Sending it again must be harmless, so it
-//! invalidates one of its own requires, or does nothing but put and delete fixed rows; see
-//! [`Batch::is_repeatable`].
+//! A batch whose reply is lost is sent again, or decided again. Sending it again must be harmless, so it invalidates
+//! one of its own requires, or only puts and deletes fixed rows; see [`Batch::is_repeatable`].
 
 mod check;
 mod repeat;
@@ -23,7 +23,7 @@ use crate::{
 pub use check::Invalid;
 use serde::{Deserialize, Serialize};
 
-/// A condition on a row that must hold for a batch to happen.
+/// A condition on a row that must hold for a batch to be applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Require {
     /// There is no such row.
@@ -35,7 +35,7 @@ pub enum Require {
 }
 
 impl Require {
-    /// The row it asks about.
+    /// Returns the key of the row that the condition is about.
     #[inline]
     pub fn key(&self) -> &Key {
         match self {
@@ -54,16 +54,16 @@ impl Require {
     }
 }
 
-/// One operation.
+/// An operation of a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Op {
-    /// The row is there and holds this.
+    /// Puts a row with this content.
     Put(Key, Row),
-    /// The row is not there.
+    /// Deletes a row, if it exists.
     Delete(Key),
-    /// No row of the group is there. Only for rows that nothing counts.
+    /// Deletes all rows of a group. Only for rows that no counter counts.
     DeleteGroup(Group),
-    /// One more number is in the row's set. When all numbers below `of` are, the row goes and `when_full`
+    /// Adds a number to the row's set. When the set has all numbers below `of`, the row is deleted and `when_full`
     /// applies.
     SetBit {
         /// The row, a [`bitmap`](crate::row::bitmap); absent is empty.
@@ -75,12 +75,12 @@ pub enum Op {
         /// The operations that apply when all numbers are in the set.
         when_full: Vec<Op>,
     },
-    /// The row's number changes by `delta`. If it is zero when all operations have applied and no bitmap is full, the
-    /// row goes and `at_zero` applies; a number that only passes through zero on the way does nothing.
+    /// Adds `delta` to the row's number. If it is zero when all operations have applied and no bitmap is full, the row
+    /// is deleted and `at_zero` applies; a number that is zero only in between triggers nothing.
     Add {
         /// The row, a [`counter`](crate::row::counter); absent is zero.
         key: Key,
-        /// What to add.
+        /// The number to add.
         delta: i64,
         /// The operations that apply at zero.
         at_zero: Vec<Op>,
@@ -88,7 +88,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// The operations that apply when this operation's row is complete; empty for those that have no trigger.
+    /// Returns the operations that apply when this operation's row is complete; empty for operations without a trigger.
     pub fn trigger(&self) -> &[Op] {
         match self {
             Op::SetBit { when_full: then, .. } | Op::Add { at_zero: then, .. } => then,
@@ -97,7 +97,7 @@ impl Op {
     }
 }
 
-/// Changes to one shard that happen together or not at all.
+/// Changes to one shard that are applied together or not at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Batch {
     /// The shard all its keys are in.
@@ -106,12 +106,12 @@ pub struct Batch {
     pub requires: Vec<Require>,
     /// The operations, in the order they apply.
     pub ops: Vec<Op>,
-    /// A claim, after everything else.
+    /// A claim, executed after all operations.
     pub claim: Option<Claim>,
 }
 
 impl Batch {
-    /// A batch that does nothing yet.
+    /// Creates an empty batch.
     pub fn new(shard: Shard) -> Self {
         Batch { shard, ..Batch::default() }
     }
@@ -134,7 +134,7 @@ impl Batch {
         self
     }
 
-    /// Requires that the row is as it was seen: this content, or not there.
+    /// Requires that the row is unchanged since it was read: this content, or absent.
     pub fn require_seen(&mut self, key: Key, seen: Option<Row>) -> &mut Self {
         match seen {
             Some(row) => self.require_equals(key, row),
@@ -172,7 +172,7 @@ impl Batch {
         self
     }
 
-    /// Claims a row after everything else.
+    /// Claims a row after all operations.
     pub fn claim(&mut self, claim: Claim) -> &mut Self {
         self.claim = Some(claim);
         self

@@ -16,12 +16,12 @@ impl Digest {
     /// The digest of an absent value: an option that is none.
     pub const NONE: Digest = Digest([0; Digest::BYTES]);
 
-    /// The digest of these bytes.
+    /// Returns the digest of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
         blake3::hash(bytes).into()
     }
 
-    /// A digest read from a row.
+    /// Returns the digest with these bytes.
     pub const fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         Digest(bytes)
     }
@@ -31,12 +31,12 @@ impl Digest {
         blake3::Hash::from_hex(text).ok().map(Digest::from)
     }
 
-    /// The digest as a row holds it.
+    /// Returns the digest's bytes, as a row holds them.
     pub const fn to_bytes(self) -> [u8; Self::BYTES] {
         self.0
     }
 
-    /// The digest's bytes.
+    /// Returns the digest's bytes.
     pub const fn as_bytes(&self) -> &[u8; Self::BYTES] {
         &self.0
     }

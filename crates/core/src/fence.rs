@@ -1,10 +1,11 @@
-//! The token that refuses a stale attempt. A fence is unique for ever: the incarnation that made it, and how many that had made
-//! before. It is never a counter in the store, because a store that lost its last writes would hand the same number out again.
+//! Fences: tokens by which the store refuses a stale attempt. A fence is globally unique: the incarnation that made it,
+//! and how many that had made before. It is never a counter in the store, because a store that lost its last writes
+//! would hand out the same number again.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::atomic::AtomicU64, sync::atomic::Ordering::Relaxed};
 
-/// Names one attempt, for ever.
+/// Identifies one attempt; never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Fence {
     incarnation: u128,
@@ -12,10 +13,10 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// How many bytes a fence takes in a row.
+    /// The size of a fence in a row, in bytes.
     pub const BYTES: usize = 24;
 
-    /// The fence as a row holds it.
+    /// Encodes the fence as a row holds it.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[..16].copy_from_slice(&self.incarnation.to_be_bytes());
@@ -23,7 +24,7 @@ impl Fence {
         bytes
     }
 
-    /// Reads what [`Fence::to_bytes`] wrote; `None` for any other length.
+    /// Decodes bytes that [`Fence::to_bytes`] wrote; `None` for any other length.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::BYTES] = bytes.try_into().ok()?;
         let (incarnation, count) = bytes.split_at(16);
@@ -33,7 +34,7 @@ impl Fence {
         })
     }
 
-    /// The incarnation that made it, as given to [`Fences::new`].
+    /// Returns the incarnation that made it, as given to [`Fences::new`].
     pub fn incarnation(self) -> u128 {
         self.incarnation
     }
@@ -59,18 +60,18 @@ pub struct Fences {
 }
 
 impl Fences {
-    /// `incarnation` must be new every time a process or worker starts: 128 random bits. Reusing one lets
-    /// an attempt from before a crash pass for one from after it.
+    /// Creates the fences of an incarnation. `incarnation` must be new every time a process or worker starts: 128
+    /// random bits. With a reused one, an attempt from before a crash passes for one from after it.
     pub fn new(incarnation: u128) -> Self {
         Fences { incarnation: crate::seams::incarnation(incarnation), made: AtomicU64::new(0) }
     }
 
-    /// The incarnation of this process or worker.
+    /// Returns the incarnation of this process or worker.
     pub fn incarnation(&self) -> u128 {
         self.incarnation
     }
 
-    /// A new fence.
+    /// Returns a new fence.
     pub fn next(&self) -> Fence {
         Fence { incarnation: self.incarnation, count: self.made.fetch_add(1, Relaxed) }
     }

@@ -1,5 +1,5 @@
-//! Known mistakes that can be switched on, one at a time, so that the simulator can show that it would notice them. Without
-//! the feature `hazards` none can be, and asking costs nothing.
+//! Known bugs that can be switched on, one at a time, so that the simulator can show that it would detect them. Without
+//! the feature `hazards` none can be switched on, and the check costs nothing.
 
 #[cfg(feature = "hazards")]
 thread_local! {
@@ -7,38 +7,38 @@ thread_local! {
     static NOTED: std::cell::RefCell<std::collections::BTreeMap<Vec<u8>, u64>> = std::cell::RefCell::default();
 }
 
-/// Switches a mistake on for this thread, or all off.
+/// Switches a bug on for this thread, or all of them off.
 #[cfg(feature = "hazards")]
 pub fn switch(name: Option<&'static str>) {
     ON.with(|on| on.set(name));
     NOTED.with(|noted| noted.borrow_mut().clear());
 }
 
-/// Notes a number outside of any commit, for mistakes that need one; the first note at a place stays.
+/// Records a number outside of any commit, for bugs that need one; the first number recorded at a place stays.
 #[cfg(feature = "hazards")]
 pub fn note(place: &[u8], number: u64) {
     NOTED.with(|noted| *noted.borrow_mut().entry(place.to_vec()).or_insert(number));
 }
 
-/// The number noted at a place.
+/// Returns the number recorded at a place.
 #[cfg(feature = "hazards")]
 pub fn noted(place: &[u8]) -> Option<u64> {
     NOTED.with(|noted| noted.borrow().get(place).copied())
 }
 
-/// Notes nothing, without the feature `hazards`.
+/// Records nothing, without the feature `hazards`.
 #[cfg(not(feature = "hazards"))]
 #[inline(always)]
 pub const fn note(_: &[u8], _: u64) {}
 
-/// Nothing was noted, without the feature `hazards`.
+/// Returns `None`, without the feature `hazards`.
 #[cfg(not(feature = "hazards"))]
 #[inline(always)]
 pub const fn noted(_: &[u8]) -> Option<u64> {
     None
 }
 
-/// The mistake is switched on for this thread.
+/// The bug is switched on for this thread.
 #[cfg(feature = "hazards")]
 pub fn is_on(name: &str) -> bool {
     ON.with(std::cell::Cell::get) == Some(name)

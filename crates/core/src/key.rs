@@ -1,5 +1,5 @@
-//! The key of a row: (group, name) within a shard. A batch names its shard once, so an
-//! operation that crosses shards cannot be written down.
+//! The key of a row: (group, name) within a shard. A batch names its shard once, so an operation across shards cannot
+//! be expressed.
 
 mod short;
 
@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 use short::Short;
 use std::fmt;
 
-/// A part of a store that commits by itself. References never cross shards.
+/// A part of a store that commits independently. References never cross shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Shard(pub u16);
 
-/// The kind of a group: how the store treats its rows beyond keeping them.
+/// The kind of a group: how the store treats its rows beyond storing them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Kind {
-    /// Rows and nothing more.
+    /// Plain rows.
     Rows = 0,
     /// Every row is ready work: free until a claim takes it. Its content is an [`Inbox`](crate::Inbox).
     Queue = 1,
@@ -26,14 +26,15 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// An embedded store does not log these rows, so that claims cost no write. They are void with the process that made them; when
-    /// another process owns the store next, processes that live on assert their claims before any is granted.
+    /// Rows of this kind are not logged by an embedded store, so that claims cost no write. They become void when the
+    /// process that made them ends; when another process owns the store next, surviving processes assert their claims
+    /// before any is granted.
     #[inline]
     pub const fn is_volatile(self) -> bool {
         matches!(self, Kind::Claims | Kind::Deadlines)
     }
 
-    /// The kind with this number, if there is one.
+    /// Returns the kind with this number, if there is one.
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
             0 => Some(Kind::Rows),
@@ -53,56 +54,57 @@ pub struct Group {
 }
 
 impl Group {
-    /// A group of plain rows.
+    /// Returns the group of plain rows with this id.
     pub fn rows(id: impl AsRef<[u8]>) -> Self {
         Group::of_kind(Kind::Rows, id)
     }
 
-    /// A queue; its claims and deadlines are the groups [`Group::claims`] and [`Group::deadlines`].
+    /// Returns the queue with this id; its claims and deadlines are the groups [`Group::claims`] and
+    /// [`Group::deadlines`].
     pub fn queue(id: impl AsRef<[u8]>) -> Self {
         Group::of_kind(Kind::Queue, id)
     }
 
-    /// A group of any kind.
+    /// Returns the group of this kind with this id.
     pub fn of_kind(kind: Kind, id: impl AsRef<[u8]>) -> Self {
         Group { kind, id: Name::new(id) }
     }
 
-    /// The claims on a queue's rows.
+    /// Returns the group of the claims on a queue's rows.
     pub fn claims(&self) -> Self {
         self.companion(Kind::Claims)
     }
 
-    /// The deadlines of the claims on a queue's rows.
+    /// Returns the group of the deadlines of the claims on a queue's rows.
     pub fn deadlines(&self) -> Self {
         self.companion(Kind::Deadlines)
     }
 
-    /// The group of another kind with the same id.
+    /// Returns the group of another kind with the same id.
     #[inline]
     pub fn companion(&self, kind: Kind) -> Self {
         Group { kind, id: self.id.clone() }
     }
 
-    /// The kind of the group.
+    /// Returns the kind of the group.
     #[inline]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The bytes that tell this group from others of its kind.
+    /// Returns the bytes that distinguish this group from others of its kind.
     #[inline]
     pub fn id(&self) -> &[u8] {
         self.id.as_bytes()
     }
 
-    /// The same, as a name: two of those are compared faster.
+    /// Returns the id as a name: names compare faster than byte slices.
     #[inline]
     pub fn id_name(&self) -> &Name {
         &self.id
     }
 
-    /// The key of a row in this group.
+    /// Returns the key of a row in this group.
     #[inline]
     pub fn key(&self, name: impl AsRef<[u8]>) -> Key {
         Key { group: self.clone(), name: Name::new(name) }
@@ -123,17 +125,17 @@ impl fmt::Debug for Group {
 pub struct Name(Short);
 
 impl Name {
-    /// The name with these bytes.
+    /// Returns the name with these bytes.
     pub fn new(bytes: impl AsRef<[u8]>) -> Self {
         Name(Short::new(bytes.as_ref()))
     }
 
-    /// The bytes of all parts, one after the other.
+    /// Returns the name made of the bytes of all parts, one after the other.
     pub fn join(parts: &[&[u8]]) -> Self {
         Name(Short::join(parts))
     }
 
-    /// The name's bytes.
+    /// Returns the name's bytes.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
@@ -159,7 +161,7 @@ impl fmt::Debug for Name {
     }
 }
 
-/// A row's place within its shard.
+/// The key of a row within its shard.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Key {
     /// The group it is in.

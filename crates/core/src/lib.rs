@@ -6,13 +6,13 @@
 //! | module | what it owns |
 //! |---|---|
 //! | [`key`] | the key of a row: shard, group, name |
-//! | [`row`] | the content of a row: bytes, and the two readings of bytes a batch can compute with |
+//! | [`row`] | the content of a row: bytes, which a batch can also treat as a counter or a bitmap |
 //! | [`batch`] | the only way to change rows: requires, operations, triggers, a claim |
 //! | [`queue`] | the rows of a queue, and the answer to a claim |
 //! | [`digest`] | content digests |
-//! | [`fence`] | the token that refuses a stale attempt |
+//! | [`fence`] | the token by which a stale attempt is refused |
 //! | [`model`] | flows: as they are described, and as they are run |
-//! | [`plan`] | what a run still has to do: resume, validity, specialised and fused programs |
+//! | [`plan`] | the work a run still has to do: resume, validity, specialised and fused programs |
 //! | [`payload`] | the values that travel along connections |
 //! | [`protocol`] | the batch of every commit, delivery, opening and ending |
 //! | [`value`] | values, the edges that keep them alive, and changes to both |

@@ -10,9 +10,9 @@ use std::sync::Arc;
 /// A value of a port, as rows hold it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Payload {
-    /// The bytes themselves.
+    /// The bytes, inline.
     Inline(Row),
-    /// A short list, the elements themselves; an option may be none.
+    /// A short list with its elements inline; `None` is an element without a value.
     List(#[serde(deserialize_with = "crate::model::program::nested::deeper")] Arc<[Option<Payload>]>),
     /// Bytes in the store.
     Stored(Stored),
@@ -20,9 +20,9 @@ pub enum Payload {
     StoredList(Stored),
     /// A file in the store.
     File {
-        /// Its name: the last part of a path, or a relative path inside a directory.
+        /// The file's name: the last part of a path, or a relative path inside a directory.
         name: String,
-        /// Its content.
+        /// The file's content.
         content: Stored,
     },
 }
@@ -34,22 +34,22 @@ pub struct Stored {
     pub id: ValueId,
     /// The digest of its content.
     pub digest: Digest,
-    /// Bytes, or elements of a list.
+    /// The number of bytes, or of elements of a list.
     pub len: u64,
 }
 
 impl Payload {
-    /// The bytes themselves.
+    /// Returns a payload with these bytes inline.
     pub fn inline(bytes: impl AsRef<[u8]>) -> Self {
         Payload::Inline(Row::new(bytes))
     }
 
-    /// The one value of type unit: what JSON calls null.
+    /// Returns the only value of type unit, JSON's null.
     pub fn unit() -> Self {
         Payload::inline("null")
     }
 
-    /// The stored value behind the payload, to which its holder needs an edge.
+    /// Returns the stored value behind the payload, to which its holder needs an edge.
     pub fn stored(&self) -> Option<&Stored> {
         match self {
             Payload::Inline(_) | Payload::List(_) => None,
@@ -59,7 +59,7 @@ impl Payload {
         }
     }
 
-    /// How many elements, if it is a list.
+    /// Returns the number of elements, if the payload is a list.
     pub fn list_len(&self) -> Option<u64> {
         match self {
             Payload::List(elements) => Some(elements.len() as u64),
@@ -68,7 +68,7 @@ impl Payload {
         }
     }
 
-    /// Equal for equal content, whether it is here or in the store.
+    /// Returns the digest of the content: equal for equal content, whether it is inline or stored.
     pub fn digest(&self) -> Digest {
         match self {
             Payload::Inline(bytes) => Digest::of(bytes),
@@ -83,12 +83,12 @@ impl Payload {
     }
 }
 
-/// The digest of an option.
+/// Returns the digest of an option.
 pub fn digest_of(payload: Option<&Payload>) -> Digest {
     payload.map_or(Digest::NONE, Payload::digest)
 }
 
-/// The digest of a list, from those of its elements.
+/// Returns the digest of a list, from those of its elements.
 pub fn list_digest(elements: impl Iterator<Item = Digest>) -> Digest {
     let mut hasher = blake3::Hasher::new_derive_key("onceflow list");
     let mut len: u64 = 0;
@@ -100,24 +100,24 @@ pub fn list_digest(elements: impl Iterator<Item = Digest>) -> Digest {
     hasher.finalize().into()
 }
 
-/// The outcome delivered to a port. Every port is delivered one, or its consumer would wait for ever.
+/// The outcome delivered to a port. Every port gets one; otherwise its consumer would wait for ever.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// A value.
     Value(Payload),
     /// No value: an option that is none.
     None,
-    /// A failure, with its cause. Delivered only where something handles it.
+    /// A failure, with its cause. Delivered only where a module with `attempt` around it handles the failure.
     Failed(Arc<str>),
 }
 
 impl Outcome {
-    /// A value, or none.
+    /// Returns the outcome for a payload, or [`Outcome::None`].
     pub fn of(payload: Option<Payload>) -> Self {
         payload.map_or(Outcome::None, Outcome::Value)
     }
 
-    /// The value, if it is one.
+    /// Returns the payload, if the outcome is a value.
     pub fn value(&self) -> Option<&Payload> {
         match self {
             Outcome::Value(payload) => Some(payload),
@@ -125,12 +125,12 @@ impl Outcome {
         }
     }
 
-    /// A guard or a condition holds: the value is true in MessagePack.
+    /// The outcome is the value true (in MessagePack): a guard or a condition holds.
     pub fn is_true(&self) -> bool {
         matches!(self, Outcome::Value(Payload::Inline(bytes)) if bytes[..] == [0xc3])
     }
 
-    /// Equal for equal outcomes.
+    /// Returns the digest: equal for equal outcomes.
     pub fn digest(&self) -> Digest {
         match self {
             Outcome::Value(payload) => payload.digest(),

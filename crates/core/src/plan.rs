@@ -2,14 +2,14 @@
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | [`graph`] | what depends on what inside one parent module, port by port |
+//! | [`graph`] | the dependencies inside one parent module, port by port |
 //! | [`resume`] | which steps run again, and which values they read: the frontier |
-//! | [`validity`] | whether a stored value is still the right one: provenance keys |
-//! | [`change`] | what is different about each node since the values were computed |
-//! | [`specialise`](mod@specialise) | a plan is a program: only what runs, with what is reused as inputs |
-//! | [`explain`] | what becomes of every node, and why |
-//! | `joined` | eaches that were joined into one node, told apart for people |
-//! | [`fuse`](mod@fuse) | neighbouring steps that need no checkpoint between them become one |
+//! | [`validity`] | provenance keys, which tell whether a stored value is still valid |
+//! | [`change`] | the change of each node since the values were computed |
+//! | [`specialise`](mod@specialise) | a plan as a program: only the nodes that run, with reused values as inputs |
+//! | [`explain`] | the fate of every node, and the reason |
+//! | `joined` | eaches that were joined into one node, shown to users as separate steps |
+//! | [`fuse`](mod@fuse) | merges neighbouring steps that need no checkpoint between them |
 
 mod block;
 pub mod change;

@@ -1,4 +1,5 @@
-//! Decides the batch of every commit, delivery, opening and ending of a run: facts in, a batch out. Written once, for every store.
+//! Decides the batch of every commit, delivery, opening and ending of a run: facts in, a batch out. Written once, for
+//! every store.
 //!
 //! **A ready row is the only permission to run.** The batch that commits a step's outputs deletes the row, delivers the outputs
 //! to every consumer, and makes each consumer ready that has all its inputs. There is no moment in between, so no step runs
@@ -16,7 +17,7 @@
 //! | [`memo`] | the digest of a step's code and inputs |
 //! | [`draft`] | a commit while it is written: deliveries, joins, openings |
 //! | [`step`] | commits, opens, parks or retries a claimed step |
-//! | [`run`] | how a run starts and ends |
+//! | [`run`] | starts, ends and removes a run |
 
 pub mod draft;
 pub mod ids;

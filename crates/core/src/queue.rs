@@ -1,9 +1,9 @@
 //! The rows of a queue, and the answer to a claim.
 //!
-//! A row of a queue says that a piece of work is ready and where its inbox is. It is *free* unless the
-//! queue's claims hold a row of the same name. A claim puts that row (the fence) and its deadline;
-//! whoever finishes the work deletes all three in the batch that commits it, requiring the fence.
-//! Giving work back, and taking it from a worker whose deadline has passed, is deleting the claim.
+//! A row of a queue says that a step is ready and where its inbox is. The row is *free* unless the queue's claims have
+//! a row of the same name. A claim puts that row (the fence) and its deadline; the worker that finishes the step
+//! deletes all three in the batch that commits it, requiring the fence. A step is given back, or taken from a worker
+//! whose deadline has passed, by deleting the claim.
 
 use crate::{
     fence::Fence,
@@ -14,14 +14,14 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The content of a queue's row: where the work's inputs are, and what else its owner wants to know.
+/// The content of a queue's row: where the step's inputs are, and a note for the worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inbox {
     /// The group that holds the inputs.
     pub group: Group,
     /// The inputs are the rows of that group whose names begin with this.
     pub prefix: Name,
-    /// Content for the worker that claims it; the store does not look at it.
+    /// A note for the worker that claims the row; the store does not interpret it.
     pub note: Vec<u8>,
 }
 
@@ -46,7 +46,7 @@ impl Inbox {
         Some(Inbox { group: Group::of_kind(kind, id), prefix: Name::new(prefix), note: note.to_vec() })
     }
 
-    /// The group and the name prefix of the inputs, from a row that [`Inbox::to_row`] encoded.
+    /// Returns the group and the name prefix of the inputs, from a row that [`Inbox::to_row`] encoded.
     pub fn place(row: &[u8]) -> Option<(Group, &[u8])> {
         let (kind, [id, prefix, _]) = parts(row)?;
         Some((Group::of_kind(kind, id), prefix))
@@ -70,34 +70,36 @@ fn part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))
 }
 
-/// Whose a queue row is: the first bytes of its name. Claims take turns between lanes, so that a run with
-/// a million ready steps does not keep another from its one. After a batch that leaves no row of a queue free nobody waits
-/// there, and whose turn it was is forgotten: the next claim begins with the first lane.
+/// Returns the lane of a queue row: the first bytes of its name. Claims take turns between lanes, so that a run with a
+/// million ready steps does not starve a run with one. After a batch that leaves no row of a queue free, no lane is
+/// waiting and the turn is forgotten: the next claim begins with the first lane.
 pub fn lane(name: &[u8]) -> &[u8] {
     &name[..name.len().min(LANE_BYTES)]
 }
 
-/// Which free row a claim takes.
+/// The rule by which a claim chooses a free row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pick {
-    /// One that this batch made ready (it put the row, or deleted its claim): the first it named, in whichever of the
-    /// claim's queues; else the next lane's first. Keeps a chain on its worker. It counts as that lane's turn.
+    /// Takes a row that this batch made ready (it put the row, or deleted its claim): the first it named, in whichever
+    /// of the claim's queues; else the next lane's first. Keeps a chain of steps on its worker. Counts as that lane's
+    /// turn.
     EnabledFirst,
-    /// The next lane's first. Asked for now and then, so that a chain does not keep its worker for ever.
+    /// Takes the next lane's first row. Used now and then, so that a chain does not keep its worker for ever.
     InTurn,
 }
 
-/// Asks for one free row, as the last thing a batch does. It finds one or none; it never refuses the batch.
+/// A request for one free row, executed last in a batch. The claim takes one row or none; it never makes the batch
+/// fail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// The queues to look at; an earlier one is emptied before a later one is asked.
+    /// The queues to search; a later queue is searched only if the earlier ones have no free row.
     pub queues: Vec<Group>,
     /// The fence that the claim is recorded under. Use each fence for one claim: after a lost reply, the claim is found
     /// again by scanning the queues' claims for it.
     pub fence: Fence,
-    /// How long the claim stands unless its deadline is moved.
+    /// How long the claim is valid unless its deadline is moved.
     pub ttl_ms: u64,
-    /// Which free row.
+    /// The rule by which a free row is chosen.
     pub pick: Pick,
 }
 
@@ -106,15 +108,15 @@ pub struct Claim {
 pub struct Claimed {
     /// The queue it stands in.
     pub queue: Group,
-    /// Its name there, and that of its claim and deadline.
+    /// The row's name there, and that of its claim and deadline.
     pub name: Name,
     /// Its content, an [`Inbox`].
     pub row: Row,
     /// The inbox: its rows in order of their names, at most [`CLAIM_ROWS_MAX`](crate::limits::CLAIM_ROWS_MAX).
     pub inputs: Vec<(Name, Row)>,
-    /// The inbox has more rows than were answered; read them by `scan`.
+    /// The inbox has more rows than were returned; read them by `scan`.
     pub more: bool,
-    /// When the claim may be taken over.
+    /// The time from which on another worker may take over the claim.
     pub deadline: Timestamp,
 }
 

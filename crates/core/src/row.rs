@@ -1,5 +1,5 @@
-//! The content of a row: bytes. A batch can compute with two readings of those bytes, a counter and a bitmap; for reads and
-//! comparisons both are plain rows.
+//! The content of a row: bytes. A batch can treat those bytes as a counter or a bitmap and compute with them; for reads
+//! and comparisons both are plain rows.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, ops::Deref, sync::Arc};
@@ -9,7 +9,7 @@ use std::{fmt, ops::Deref, sync::Arc};
 pub struct Row(Arc<[u8]>);
 
 impl Row {
-    /// A row with these bytes.
+    /// Creates a row with these bytes.
     pub fn new(bytes: impl AsRef<[u8]>) -> Self {
         Row(Arc::from(bytes.as_ref()))
     }
@@ -69,16 +69,16 @@ impl<'de> Deserialize<'de> for Row {
     }
 }
 
-/// A number in a row: eight bytes, little-endian. Zero is never stored: a counter at zero is gone.
+/// A number in a row: eight bytes, little-endian. Zero is never stored: a counter at zero is deleted.
 pub mod counter {
     use super::Row;
 
-    /// The number in a row; `None` if the row is no counter.
+    /// Returns the number in a row; `None` if the row is not a counter.
     pub fn read(row: &[u8]) -> Option<i64> {
         Some(i64::from_le_bytes(row.try_into().ok()?))
     }
 
-    /// The row for a number.
+    /// Returns the row for a number.
     pub fn write(count: i64) -> Row {
         Row::new(count.to_le_bytes())
     }
@@ -91,25 +91,25 @@ pub mod bitmap {
 
     const SMALL_BYTES: usize = 64;
 
-    /// The row is a bitmap over the numbers below `of`. Bits at or above `of` make it something else: they would be counted for
-    /// missing ones.
+    /// The row is a bitmap over the numbers below `of`. A row with bits at or above `of` is not one: those bits would
+    /// be counted in place of missing ones.
     pub fn fits(row: &[u8], of: u32) -> bool {
         row.len() == bytes(of)
             && row[..4] == of.to_le_bytes()
             && (of.is_multiple_of(8) || row[row.len() - 1] >> (of % 8) == 0)
     }
 
-    /// How many numbers a bitmap ranges over, and which of them it holds; `None` if the row is no bitmap.
+    /// Returns the size of a bitmap and the numbers it holds; `None` if the row is not a bitmap.
     pub fn read(row: &[u8]) -> Option<(u32, Vec<u32>)> {
         let of = u32::from_le_bytes(row.get(..4)?.try_into().ok()?);
         fits(row, of).then(|| (of, (0..of).filter(|bit| holds(row, *bit)).collect()))
     }
 
-    /// The bitmap with one more number in it, and whether it is full now. `row` is `None` for the empty set.
+    /// Returns the bitmap with one more number in it, and whether it is full now. `row` is `None` for the empty set.
     pub fn with(row: Option<&[u8]>, bit: u32, of: u32) -> (Row, bool) {
         assert!(bit < of, "bit {bit} stands outside a bitmap of {of}");
         assert!(row.is_none_or(|row| fits(row, of)), "the row is no bitmap of {of}");
-        // Most sets are small: those are made in place and copied once.
+        // Most sets are small: those are built on the stack and copied once.
         let (mut small, mut large) = ([0; SMALL_BYTES], Vec::new());
         let set = match small.get_mut(..bytes(of)) {
             Some(small) => small,

@@ -1,6 +1,6 @@
-//! Decisions of this crate that a known mistake can replace, one function each. A normal build makes the plain decision that
-//! the function's first sentence states. A build with the feature `hazards` makes the mistake instead while its
-//! [switch](crate::hazard) is on, and the simulator must notice.
+//! Decisions of this crate that a known bug can replace, one function each. A normal build makes the correct decision
+//! that the function's first sentence states. A build with the feature `hazards` has the bug instead while its
+//! [switch](crate::hazard) is on, and the simulator must detect it.
 
 use crate::{
     batch::{Batch, Op},
@@ -15,7 +15,7 @@ use crate::{
     row::Row,
 };
 
-/// A batch must be repeatable. A mistake that repeats arrivals on purpose is let through.
+/// A batch must be repeatable. A bug that repeats arrivals on purpose is exempt.
 pub(crate) fn must_be_repeatable() -> bool {
     !is_on("arrivals-repeated") && !is_on("arrivals-counted")
 }
@@ -41,7 +41,7 @@ pub(crate) fn require_claim(batch: &mut Batch, taken: &Taken) {
     };
 }
 
-/// The ready row of a step goes in the batch that commits it.
+/// The ready row of a step is deleted in the batch that commits it.
 pub(crate) fn delete_ready_row(batch: &mut Batch, ready_row: Key) {
     if !is_on("row-deleted-apart") {
         batch.delete(ready_row);
@@ -53,7 +53,7 @@ pub(crate) fn enabled_by_join(ready: Op, counted: Op) -> Vec<Op> {
     if is_on("join-not-counted") { vec![ready] } else { vec![ready, counted] }
 }
 
-/// The bitmap of a join stands among the rows of its run, so that it goes with them.
+/// The bitmap of a join is one of its run's rows, so that it is deleted with them.
 pub(crate) fn join_key(within_run: Key, run: &Group, step: &[u8]) -> Key {
     match is_on("join-kept-apart") {
         false => within_run,
@@ -71,7 +71,7 @@ pub(crate) fn releases_delivery(received: &Received) -> bool {
     received.owned && !is_on("consumed-not-released")
 }
 
-/// A step whose input has not arrived cannot be performed.
+/// A step whose input has not arrived cannot run.
 pub(crate) fn missing_input() -> Option<Held> {
     is_on("fewer-inputs").then_some(Held { owned: false, outcome: Outcome::None })
 }
@@ -88,7 +88,7 @@ pub(crate) fn schedule_history_end(batch: &mut Batch, due: Key, row: Row) {
     }
 }
 
-/// The removal of a failed run is scheduled with the batch that lets it fail.
+/// The removal of a failed run is scheduled with the batch that marks the run as failed.
 pub(crate) fn schedule_failed_end(batch: &mut Batch, due: Key, row: Row) {
     if !is_on("failed-for-ever") {
         batch.put(due, row);

@@ -1,5 +1,4 @@
-//! Points on the store's clock. Everything that expires is compared on that one clock; a worker's own
-//! clock decides nothing.
+//! Timestamps on the store's clock. All deadlines are compared on that one clock; a worker's own clock decides nothing.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -9,37 +8,37 @@ use std::fmt;
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// Before every other time.
+    /// The earliest time.
     pub const ZERO: Timestamp = Timestamp(0);
-    /// After every other time: a wait until here has no end.
+    /// The latest time: a wait until then never ends.
     pub const NEVER: Timestamp = Timestamp(u64::MAX);
 
-    /// The time `ms` milliseconds after 1970.
+    /// Returns the time `ms` milliseconds after 1970.
     pub const fn from_ms(ms: u64) -> Self {
         Timestamp(ms)
     }
 
-    /// Milliseconds after 1970.
+    /// Returns the milliseconds since 1970.
     pub const fn as_ms(self) -> u64 {
         self.0
     }
 
-    /// `ms` later; [`Timestamp::NEVER`] when that cannot be counted.
+    /// Returns the time `ms` later; [`Timestamp::NEVER`] on overflow.
     pub const fn plus_ms(self, ms: u64) -> Self {
         Timestamp(self.0.saturating_add(ms))
     }
 
-    /// How many milliseconds lie between `earlier` and this; zero when it is not earlier.
+    /// Returns the milliseconds from `earlier` to this time; zero if `earlier` is not earlier.
     pub const fn ms_since(self, earlier: Timestamp) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// Eight bytes that sort as the times do.
+    /// Encodes the time as eight bytes that sort as the times do.
     pub const fn to_sortable(self) -> [u8; 8] {
         self.0.to_be_bytes()
     }
 
-    /// Reads what [`Timestamp::to_sortable`] wrote; `None` for any other length.
+    /// Decodes bytes that [`Timestamp::to_sortable`] wrote; `None` for any other length.
     pub fn from_sortable(bytes: &[u8]) -> Option<Self> {
         Some(Timestamp(u64::from_be_bytes(bytes.try_into().ok()?)))
     }

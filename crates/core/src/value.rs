@@ -13,7 +13,7 @@ pub use source::{FileStat, SourceFile};
 
 use crate::{digest::Digest, key::Name};
 
-/// A value as it was put.
+/// A value, as it was put.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
     /// The values it refers to, in order and with repetitions. It keeps them alive.
@@ -40,7 +40,7 @@ pub enum Content {
     Object {
         /// The object that holds its bytes.
         name: ObjectName,
-        /// Bytes.
+        /// The number of bytes.
         len: u64,
     },
     /// A file of the user's, by reference.
@@ -48,7 +48,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// The bytes, if they are inline.
+    /// Returns the bytes, if they are inline.
     pub fn as_inline(&self) -> Option<&[u8]> {
         match self {
             Content::Inline(bytes) => Some(bytes),

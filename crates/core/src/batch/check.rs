@@ -1,4 +1,5 @@
-//! Checks a batch before any row is read. Every backend runs the same checks, so a batch that is wrong is refused everywhere.
+//! Checks a batch before any row is read. Every backend runs the same checks, so an invalid batch is refused
+//! everywhere.
 
 use super::{Batch, Op};
 use crate::{
@@ -8,22 +9,22 @@ use crate::{
     row::Row,
 };
 
-/// Why a batch is refused before it is tried: a mistake in the code that made it.
+/// The reasons to refuse a batch before it is applied: a bug in the code that made it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
-    /// Over a bound of [`limits`].
+    /// A bound of [`limits`] is exceeded.
     #[error("{what}: {found} is over the limit of {limit} (limits::{name})")]
     TooMany {
-        /// The thing that is too many or too large.
+        /// The bounded quantity.
         what: &'static str,
-        /// How many or how large.
+        /// Its size.
         found: usize,
         /// The bound.
         limit: usize,
-        /// Its name.
+        /// The name of the bound.
         name: &'static str,
     },
-    /// A bit at or above its bitmap's size, or a bitmap of none.
+    /// A bit at or above its bitmap's size, or a bitmap of size 0.
     #[error("bit {bit} of {key} stands outside a bitmap of {of}")]
     BitOutside {
         /// The bitmap.
@@ -33,16 +34,16 @@ pub enum Invalid {
         /// Its size.
         of: u32,
     },
-    /// Two operations on one row that disagree about what happens when it is complete.
+    /// Two operations on one row with different triggers.
     #[error("two operations on {0} carry different triggers; which should fire?")]
     TriggersDiffer(Key),
-    /// A queue's row that is no [`Inbox`].
+    /// A queue's row whose content is not an [`Inbox`].
     #[error("{0} is a queue's row, but its content is no inbox")]
     NotAnInbox(Key),
-    /// A claim on something that is no queue.
+    /// A claim on a group that is not a queue.
     #[error("{0:?} is claimed from, but is no queue")]
     NotAQueue(Group),
-    /// A row that is computed with, but is no counter or no bitmap of that size.
+    /// An operation computes with a row that is not a counter, or not a bitmap of that size.
     #[error("{key} is computed with as {wanted}, but holds something else")]
     WrongContent {
         /// The row.
@@ -50,10 +51,10 @@ pub enum Invalid {
         /// The expected content.
         wanted: &'static str,
     },
-    /// A number that cannot be counted.
+    /// A counter that would overflow.
     #[error("the counter {0} would overflow")]
     Overflow(Key),
-    /// Sending this batch twice would do more than sending it once.
+    /// A batch that, sent twice, would do more than sent once.
     #[error("the batch does not invalidate any of its own requires, so a repeated one would act twice: {0}")]
     NotRepeatable(String),
 }
@@ -83,7 +84,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Two operations on one row are two reports of one thing; they must agree about what follows.
+    /// Checks that all operations on one row have the same trigger: they report on the same condition.
     fn triggers_agree(&self) -> Result<(), Invalid> {
         let mut triggers = Vec::new();
         collect_triggers(&self.ops, &mut triggers);
@@ -95,7 +96,7 @@ impl Batch {
     }
 }
 
-/// Every row that has a trigger, with what follows; also those within triggers.
+/// Collects every row that has a trigger, with the trigger's operations; also those within triggers.
 fn collect_triggers<'a>(ops: &'a [Op], into: &mut Vec<(&'a Key, &'a [Op])>) {
     for op in ops {
         if let Op::SetBit { key, .. } | Op::Add { key, .. } = op {
@@ -153,7 +154,8 @@ fn check_row(key: &Key, row: &Row) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// A row that is computed with holds a number or a set, so it is no inbox, and a claim could not answer it.
+/// Checks the key of a counter or a bitmap. It must not be in a queue: such a row is not an inbox, so a claim could not
+/// return it.
 fn check_computed(key: &Key) -> Result<(), Invalid> {
     check_key(key)?;
     if key.group.kind() == Kind::Queue { Err(Invalid::NotAnInbox(key.clone())) } else { Ok(()) }
@@ -181,7 +183,7 @@ mod tests {
         Group::rows("g").key(name)
     }
 
-    /// A batch that may be repeated, with these operations beside.
+    /// Returns a repeatable batch with these operations added.
     fn batch(ops: Vec<Op>) -> Batch {
         let mut batch = Batch::new(Shard(0));
         batch.require_present(key("permit")).delete(key("permit"));

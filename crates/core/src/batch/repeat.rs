@@ -1,9 +1,8 @@
 //! Decides whether a batch may be sent twice with the effect of once (rule 1 of the kernel).
 //!
-//! `SetBit` is idempotent only until the set is full, and `Add` never is. So a batch with either must carry
-//! its own permission and use it up: a require that held before and cannot hold after. Fixed puts and
-//! deletes may be repeated as they are, and so may a claim: a repeated one takes another row, which the
-//! caller finds under its fence.
+//! `SetBit` is idempotent only until the set is full, and `Add` never is. So a batch with either must carry its own
+//! permission and use it up: a require that holds before it and cannot hold after it. Fixed puts and deletes may be
+//! repeated as they are, and so may a claim: a repeated one takes another row, which the caller finds under its fence.
 
 use super::{Batch, Op, Require};
 use crate::{key::Key, row::Row};
@@ -16,8 +15,8 @@ enum Left<'a> {
 }
 
 impl Batch {
-    /// A second, identical batch is refused or changes nothing. Triggers are not relied on for that, and must not restore a row that
-    /// the plain operations used up.
+    /// A second, identical batch is refused or changes nothing. This does not rely on triggers, and triggers must not
+    /// restore a row that the plain operations used up.
     pub fn is_repeatable(&self) -> bool {
         let fixed = self.ops.iter().all(|op| matches!(op, Op::Put(..) | Op::Delete(_) | Op::DeleteGroup(_)));
         fixed || self.requires.iter().any(|require| self.invalidates(require))
@@ -31,7 +30,7 @@ impl Batch {
     }
 }
 
-/// The content of a row after an operation; `None` if the operation does not touch the row.
+/// Returns the content of a row after an operation; `None` if the operation does not touch the row.
 fn leaves<'a>(op: &'a Op, key: &Key) -> Option<Left<'a>> {
     match op {
         Op::Put(touched, row) if touched == key => Some(Left::Row(row)),
@@ -51,8 +50,8 @@ fn is_invalid_after(require: &Require, left: &Left<'_>) -> bool {
     }
 }
 
-/// The consequences of an operation could make the require hold again: its row may go because it is complete, and the operations of
-/// its trigger may apply.
+/// The operation could make the require hold again: its row may be deleted because it is complete, and the operations
+/// of its trigger may apply.
 fn may_restore(op: &Op, require: &Require) -> bool {
     let computed = matches!(op, Op::SetBit { key, .. } | Op::Add { key, .. } if key == require.key());
     let goes = computed && !is_invalid_after(require, &Left::Nothing);

@@ -1,13 +1,13 @@
-//! Bytes that are mostly short, kept in place up to [`Short::INLINE_BYTES_MAX`] of them: names and ids are cloned and
+//! Bytes that are mostly short, stored inline up to [`Short::INLINE_BYTES_MAX`] of them: names and ids are cloned and
 //! compared more often than anything else here, and neither should touch the heap.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Visitor};
 use std::{cmp::Ordering, fmt, hash::Hash, hash::Hasher};
 
-/// Some bytes. Equal, ordered and hashed as they are.
+/// A byte string. Compared, ordered and hashed as a slice of bytes.
 #[derive(Clone)]
 pub(super) enum Short {
-    /// The bytes behind the length are zeros, so that two of these are compared as they lie in memory.
+    /// The bytes after the length are zeros, so that two inline strings are compared as whole arrays.
     Inline {
         length: u8,
         bytes: [u8; Short::INLINE_BYTES_MAX],
@@ -16,7 +16,7 @@ pub(super) enum Short {
 }
 
 impl Short {
-    /// As much as fits beside a length into the space of two words more than a box takes.
+    /// The number of bytes that, with the length and the tag, fill four words: two more than a boxed slice takes.
     pub(super) const INLINE_BYTES_MAX: usize = 30;
 
     #[inline]
@@ -24,7 +24,7 @@ impl Short {
         Short::join(&[bytes])
     }
 
-    /// The bytes of all parts, one after the other.
+    /// Concatenates the parts.
     #[inline]
     pub(super) fn join(parts: &[&[u8]]) -> Self {
         let length: usize = parts.iter().map(|part| part.len()).sum();
@@ -72,7 +72,7 @@ impl Ord for Short {
     #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
         match (self, other) {
-            // Zeros sort before everything, so a prefix sorts before what it begins; if only zeros follow, the length tells.
+            // Zeros sort first, so a prefix sorts before its extensions; if only zeros follow, the length decides.
             (Short::Inline { length, bytes }, Short::Inline { length: other_length, bytes: other_bytes }) => {
                 let words = |at| word(bytes, at).cmp(&word(other_bytes, at));
                 let rest = || words(16).then_with(|| words(Short::INLINE_BYTES_MAX - 8)).then(length.cmp(other_length));
@@ -83,7 +83,7 @@ impl Ord for Short {
     }
 }
 
-/// Eight bytes as a number that sorts as they do.
+/// Returns eight bytes as a number that sorts as they do.
 #[inline(always)]
 fn word(bytes: &[u8; Short::INLINE_BYTES_MAX], at: usize) -> u64 {
     u64::from_be_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))

@@ -1,7 +1,7 @@
-//! A commit while it is written: one batch, and its changes to values.
+//! A commit under construction: one batch, and its changes to values.
 //!
-//! Relies on the batch requiring the step's claim: only the worker that holds it delivers, so every row and edge set here is set
-//! for the first time, and every one cleared is there.
+//! Relies on the batch requiring the step's claim: only the worker that holds it delivers, so every row and edge set
+//! here is set for the first time, and every one cleared exists.
 
 use super::{
     ids::{END, FrameId, LANE, SETTLE, StepId},
@@ -46,7 +46,7 @@ impl InstalledProgram {
         InstalledProgram { shard, keys, program, wiring, queues, internal: keys::internal_queue() }
     }
 
-    /// The queue of a node's ready rows.
+    /// Returns the queue of a node's ready rows.
     pub fn queue(&self, block: BlockIndex, node: NodeIndex) -> &Group {
         let block = &self.program.blocks[block as usize];
         match block.nodes.get(node as usize).map(|node| &node.op) {
@@ -57,20 +57,20 @@ impl InstalledProgram {
     }
 }
 
-/// An instance of a block: where deliveries go.
+/// An instance of a block: the target of deliveries.
 #[derive(Clone, Copy, Debug)]
 pub struct Site<'a> {
     /// Its frame.
     pub id: FrameId,
     /// The content of the frame's row.
     pub frame: &'a Frame,
-    /// Which instance.
+    /// The index of the instance.
     pub index: u32,
     /// The block.
     pub block: BlockIndex,
 }
 
-/// A commit while it is written.
+/// A commit under construction.
 #[derive(Debug)]
 pub struct Draft<'a> {
     plan: &'a InstalledProgram,
@@ -84,24 +84,24 @@ pub struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// An empty draft that requires this state of the run.
+    /// Creates an empty draft that requires this state of the run.
     pub fn new(plan: &'a InstalledProgram, state: State) -> Self {
         let mut batch = Batch::new(plan.shard);
         seams::require_state(&mut batch, plan.keys.state(), state.to_row());
         Draft { plan, batch, changes: Vec::new(), live: 0, borrowing: false }
     }
 
-    /// An empty draft for a run whose rows are not there yet.
+    /// Creates an empty draft for a run whose rows do not exist yet.
     pub fn of_new_run(plan: &'a InstalledProgram) -> Self {
         Draft { plan, batch: Batch::new(plan.shard), changes: Vec::new(), live: 0, borrowing: false }
     }
 
-    /// The program that the draft is for.
+    /// Returns the program that the draft is for.
     pub fn plan(&self) -> &'a InstalledProgram {
         self.plan
     }
 
-    /// The batch, and the changes to values that belong into it.
+    /// Returns the batch, and the changes to values that belong to it.
     pub fn finish(mut self) -> (Batch, Vec<ValueChange>) {
         if self.live != 0 {
             let op = self.count_live(self.live);
@@ -110,7 +110,7 @@ impl<'a> Draft<'a> {
         (self.batch, self.changes)
     }
 
-    /// An estimate of the operations that the batch will have.
+    /// Returns an estimate of the operations that the batch will have.
     pub fn ops(&self) -> usize {
         self.batch.ops.len() + self.changes.iter().map(ValueChange::ops).sum::<usize>()
     }
@@ -124,18 +124,18 @@ impl<'a> Draft<'a> {
         Op::Add { key: self.plan.keys.live(), delta, at_zero: vec![self.settle()] }
     }
 
-    /// The operation that makes the settling step ready, which decides how the run goes on.
+    /// Returns the operation that makes the settling step ready, which decides how the run continues.
     pub fn settle(&self) -> Op {
         let ready_step = self.ready_step(program::ROOT, vec![]);
         self.ready(StepId::of_run(SETTLE), &self.plan.internal, &ready_step)
     }
 
-    /// A step of this generation, as it becomes ready.
+    /// Returns the content of the ready row of a step of this generation.
     pub fn ready_step(&self, block: BlockIndex, inputs: Vec<Received>) -> ReadyStep {
         ReadyStep { generation: self.plan.keys.generation, block, failed: 0, started: None, cursor: 0, inputs }
     }
 
-    /// The operation that makes a step ready.
+    /// Returns the operation that makes a step ready.
     pub fn ready(&self, step: StepId, queue: &Group, ready_step: &ReadyStep) -> Op {
         let name = step.queue_name(self.plan.keys.run, self.plan.keys.generation);
         Op::Put(Key { group: queue.clone(), name }, ready_row(&self.plan.keys, step, ready_step))
@@ -152,7 +152,8 @@ impl<'a> Draft<'a> {
         seams::enabled_by_join(self.ready(step, queue, ready_step), self.count_live(1))
     }
 
-    /// Delivers the outputs of a node, an opening or a frame to all their consumers. `given` answers the outcome of each output port.
+    /// Delivers the outputs of a node, an opening or a frame to all their consumers. `given` returns the outcome of
+    /// each output port.
     pub fn deliver(&mut self, site: Site<'_>, targets: &[Delivery], given: &dyn Fn(PortIndex) -> Outcome) {
         for target in targets {
             let received = target.ports.iter().map(|(from, to)| self.received(*to, given(*from))).collect();
@@ -232,8 +233,8 @@ impl<'a> Draft<'a> {
         self.changes.push(ValueChange::Element { prefix, index: site.index.into(), element: element_of(&outcome) });
     }
 
-    /// The operation that marks an element as ended. The last element of a chunk makes its lane open the next chunk; the last lane
-    /// makes the each close.
+    /// Returns the operation that marks an element as ended. The last element of a chunk makes its lane open the next
+    /// chunk; the last lane makes the each close.
     pub(super) fn element_ended(&self, site: Site<'_>, elements: Elements) -> Op {
         let chunk = elements.chunk_of(site.index);
         let range = elements.of_chunk(chunk);
@@ -333,17 +334,17 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// The step that opens elements on a lane.
+/// Returns the step that opens elements on a lane.
 pub fn lane_step(frame: FrameId, lane: u32) -> StepId {
     StepId { frame, index: lane, node: LANE }
 }
 
-/// The step that closes an each.
+/// Returns the step that closes an each.
 pub fn close_step(frame: FrameId) -> StepId {
     StepId { frame, index: u32::MAX, node: END }
 }
 
-/// The outcome of a source that exists from the beginning of an instance: a shared input or a constant.
+/// Returns the outcome of a source that exists from the beginning of an instance: a shared input or a constant.
 pub fn standing(plan: &InstalledProgram, site: Site<'_>, source: program::Source) -> Option<Outcome> {
     let block = &plan.program.blocks[site.block as usize];
     match source {
@@ -362,7 +363,7 @@ fn frame_holds(frame: &Frame) -> impl Iterator<Item = (u16, &Held)> {
     held.filter(|(_, held)| held.owned)
 }
 
-/// The stored value that the holder of this outcome must hold an edge to.
+/// Returns the stored value that the holder of this outcome must hold an edge to.
 pub fn stored(outcome: &Outcome) -> Option<&ValueId> {
     match outcome {
         Outcome::Value(payload) => payload.stored().map(|stored| &stored.id),
@@ -370,7 +371,7 @@ pub fn stored(outcome: &Outcome) -> Option<&ValueId> {
     }
 }
 
-/// The element of a list that holds an outcome.
+/// Returns the element of a list that holds an outcome.
 fn element_of(outcome: &Outcome) -> Element {
     let bytes = rows::write(outcome);
     match stored(outcome) {
@@ -379,7 +380,7 @@ fn element_of(outcome: &Outcome) -> Element {
     }
 }
 
-/// A step's row in a queue. What arrived with the ready row needs no inbox.
+/// Returns a step's row in a queue. Deliveries that come with the ready row need no inbox.
 pub fn ready_row(keys: &Keys, step: StepId, ready_step: &ReadyStep) -> Row {
     let note = rows::write(ready_step).to_vec();
     let inbox = match ready_step.inputs.is_empty() {

@@ -1,11 +1,11 @@
-//! Names of runs, frames and steps in keys. Addresses are for people; these are short and of fixed length, however deep a flow
-//! calls itself.
+//! Ids of runs, frames and steps, for use in keys. Addresses are for users; ids are short and of fixed length, however
+//! deep a flow calls itself.
 
 use crate::key::Name;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Names a run, for ever. Also the lane of its rows in a queue, so that runs take turns.
+/// The id of a run; never reused. Also the lane of its rows in a queue, so that runs take turns.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RunId(pub [u8; 8]);
 
@@ -21,11 +21,12 @@ impl fmt::Debug for RunId {
     }
 }
 
-/// Which plan of a run: a changed input, flow or request makes a new one. Rows of different generations never meet.
+/// The number of a run's plan: a changed input, flow or request makes a new one. Rows of different generations never
+/// collide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Generation(pub u32);
 
-/// Names a frame: the life of one loop, each, choice or call, or the run itself.
+/// The id of a frame: one execution of a loop, each, choice or call, or the run itself.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FrameId([u8; 12]);
 
@@ -33,19 +34,19 @@ impl FrameId {
     /// The frame of the run itself.
     pub const ROOT: FrameId = FrameId([0; 12]);
 
-    /// The frame that a step opens.
+    /// Returns the frame that a step opens.
     pub fn opened_by(step: StepId) -> Self {
         let hash = blake3::hash(&step.to_bytes());
         let (id, _) = hash.as_bytes().split_first_chunk().expect("a digest is longer than an id");
         FrameId(*id)
     }
 
-    /// Its bytes.
+    /// Returns the id's bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The frame with these bytes; `None` for any other length.
+    /// Returns the frame with these bytes; `None` for any other length.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         Some(FrameId(bytes.try_into().ok()?))
     }
@@ -57,12 +58,12 @@ impl fmt::Debug for FrameId {
     }
 }
 
-/// Names a step in one generation of a run: a node of an instance of a block.
+/// The id of a step in one generation of a run: a node of an instance of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StepId {
     /// The frame the instance belongs to.
     pub frame: FrameId,
-    /// Which instance: element, iteration, arm; else 0.
+    /// The index of the instance: element, iteration, arm; else 0.
     pub index: u32,
     /// The node, or one of the internal steps below.
     pub node: u32,
@@ -74,21 +75,21 @@ pub const END: u32 = u32::MAX;
 pub const LANE: u32 = u32::MAX - 1;
 /// Decides how the run ends, once nothing is in flight.
 pub const SETTLE: u32 = u32::MAX - 2;
-/// Undoes a step; the index says which registration.
+/// Undoes a step; the index is the number of the registration.
 pub const UNDO: u32 = u32::MAX - 3;
 /// Removes the rows of an ended run, in small batches.
 pub const TEARDOWN: u32 = u32::MAX - 4;
 
 impl StepId {
-    /// How many bytes it takes.
+    /// The size of an id in bytes.
     pub const BYTES: usize = 20;
 
-    /// An internal step of the run itself.
+    /// Returns an internal step of the run itself.
     pub const fn of_run(node: u32) -> Self {
         StepId { frame: FrameId::ROOT, index: 0, node }
     }
 
-    /// Bytes that sort by frame, then instance, then node.
+    /// Encodes the id as bytes that sort by frame, then instance, then node.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         bytes[..12].copy_from_slice(&self.frame.0);
@@ -97,7 +98,7 @@ impl StepId {
         bytes
     }
 
-    /// Reads what [`StepId::to_bytes`] wrote.
+    /// Decodes bytes that [`StepId::to_bytes`] wrote.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (frame, rest) = bytes.split_first_chunk::<12>()?;
         let (index, node) = rest.split_first_chunk::<4>()?;
@@ -105,13 +106,14 @@ impl StepId {
         Some(StepId { frame: FrameId(*frame), index: u32::from_be_bytes(*index), node })
     }
 
-    /// The name of its row in a queue. It contains the generation, so rows of different plans never meet there.
+    /// Returns the name of the step's row in a queue. It contains the generation, so rows of different plans never
+    /// collide there.
     pub fn queue_name(self, run: RunId, generation: Generation) -> Name {
-        // Two bytes are enough to keep plans apart: an old one is removed long before 65 536 others were made.
+        // Two bytes are enough to distinguish plans: an old one is removed long before 65 536 others were made.
         Name::join(&[&run.0, &(generation.0 as u16).to_be_bytes(), &self.to_bytes()])
     }
 
-    /// Reads what [`StepId::queue_name`] wrote.
+    /// Decodes a name that [`StepId::queue_name`] wrote.
     pub fn from_queue_name(name: &[u8]) -> Option<(RunId, Self)> {
         let (run, rest) = name.split_first_chunk::<8>()?;
         let (_generation, step) = rest.split_first_chunk::<2>()?;

@@ -3,7 +3,7 @@
 //! | group | name | row |
 //! |---|---|---|
 //! | `runs` | the run's key | [`Head`](super::rows::Head) |
-//! | `runs.due` | deadline, what, run, key | [`Due`](super::run::Due): a scheduled removal |
+//! | `runs.due` | deadline, kind, run, key | [`Due`](super::run::Due): a scheduled removal |
 //! | `R` run | `s` | [`State`](super::rows::State): every commit requires it |
 //! | `R` run | `h` | [`Header`](super::rows::Header) |
 //! | `r` run, generation | `f` frame | [`Frame`](super::rows::Frame) |
@@ -16,7 +16,7 @@
 //! | queue `q`, or `q/` class | run, step | [`ReadyStep`](super::rows::ReadyStep), as the note of an inbox |
 //! | queue `w/` digest | run, step | the same, of a task that the worker that claimed it does not offer |
 //! | `L` run | the step's address | its log, on a store that several machines share |
-//! | `W` run | generation | why steps of that plan run, or do not |
+//! | `W` run | generation | the reasons why steps of that plan run, or do not |
 //! | `wanted` | digest | the tasks of such a queue: see [`unserved_name`] |
 //! | `workers` | incarnation | the registration of a worker, with its last heartbeat |
 //! | `attended` | the run's key | the worker that attends this run, if only one process takes its steps |
@@ -29,64 +29,66 @@ use crate::{
     value::EdgeName,
 };
 
-/// The rows of run keys.
+/// Returns the group of the rows of run keys.
 pub fn heads() -> Group {
     Group::rows("runs")
 }
 
-/// The scheduled removals.
+/// Returns the group of scheduled removals.
 pub fn dues() -> Group {
     Group::rows("runs.due")
 }
 
-/// The key of a scheduled removal. It names the kind and the run beside the deadline and the run's key, because several removals
-/// may be due at the same time: of a run's row and its memos, or of two runs with one key.
+/// Returns the key of a scheduled removal. It contains the kind and the run beside the deadline and the run's key,
+/// because several removals may be due at the same time: of a run's row and its memos, or of two runs with one key.
 pub fn due(deadline: Timestamp, what: u8, run: RunId, key: &str) -> Key {
     dues().key(Name::join(&[&deadline.to_sortable(), &[what], &run.0, key.as_bytes()]))
 }
 
-/// The deadline and the run's key in a name that [`due`] made.
+/// Returns the deadline and the run's key in a name that [`due`] made.
 pub fn of_due(name: &[u8]) -> Option<(Timestamp, &[u8])> {
     let (deadline, rest) = name.split_at_checked(8)?;
     Some((Timestamp::from_sortable(deadline)?, rest.get(1 + 8..)?))
 }
 
-/// The queue of internal steps, which every worker takes.
+/// Returns the queue of internal steps, which every worker takes.
 pub fn internal_queue() -> Group {
     Group::queue("q")
 }
 
-/// The queue of a class of tasks.
+/// Returns the queue of a class of tasks.
 pub fn class_queue(class: &str) -> Group {
     Group::queue(format!("q/{class}"))
 }
 
-/// The logs of a run's steps, by address; kept as long as its history.
+/// Returns the group of the logs of a run's steps, by address; kept as long as its history.
 pub fn logs(run: RunId) -> Group {
     Group::rows([&b"L"[..], &run.0].concat())
 }
 
-/// Why steps of a run ran, by plan; there as long as its history.
+/// Returns the group of the reasons why steps of a run ran, by plan; kept as long as its history.
 pub fn reasons(run: RunId) -> Group {
     Group::rows([&b"W"[..], &run.0].concat())
 }
 
-/// Registrations of workers.
+/// Returns the group of the registrations of workers.
 pub fn workers() -> Group {
     Group::rows("workers")
 }
 
-/// Runs that one worker attends, by key. No step depends on these rows.
+/// Returns the group of runs that one worker attends, by key. No step depends on these rows.
 pub fn attended() -> Group {
     Group::rows("attended")
 }
 
-/// Tasks whose steps were claimed by workers that do not offer them. A row stands at least as long as its queue has rows.
+/// Returns the group of tasks whose steps were claimed by workers that do not offer them. A row exists at least as long
+/// as its queue has rows.
 pub fn unserved() -> Group {
     Group::rows("wanted")
 }
 
-/// The name of the row of these tasks, of this class, in [`unserved`]: their names and versions; several where a step is fused.
+/// Returns the name of the row of these tasks, of this class, in [`unserved`]: a digest of the class and of their names
+/// and versions; several tasks where a step is fused.
 pub fn unserved_name<'a>(class: &str, tasks: impl IntoIterator<Item = (&'a str, &'a str)>) -> Name {
     let mut hasher = blake3::Hasher::new_derive_key("onceflow wanted tasks");
     let mut part = |part: &str| {
@@ -100,12 +102,12 @@ pub fn unserved_name<'a>(class: &str, tasks: impl IntoIterator<Item = (&'a str, 
     Name::new(&hasher.finalize().as_bytes()[..16])
 }
 
-/// The queue of steps of such a task: only workers that offer the task look there.
+/// Returns the queue of steps of such a task: only workers that offer the task claim from it.
 pub fn unserved_queue(name: &Name) -> Group {
     Group::queue([&b"w/"[..], name.as_bytes()].concat())
 }
 
-/// The class whose queue this is.
+/// Returns the class whose queue this is.
 pub fn class_of(queue: &Group) -> Option<&str> {
     std::str::from_utf8(queue.id().strip_prefix(b"q/")?).ok()
 }
@@ -113,24 +115,24 @@ pub fn class_of(queue: &Group) -> Option<&str> {
 /// The prefix of the names of edges that hold outputs of runs.
 const RESULT: &[u8] = b"result";
 
-/// The run and the port in a name that [`Keys::result_edge`] made.
+/// Returns the run and the port in a name that [`Keys::result_edge`] made.
 pub fn of_result_edge(name: &[u8]) -> Option<(RunId, u16)> {
     let (run, rest) = name.strip_prefix(RESULT)?.strip_prefix(b"r")?.split_first_chunk()?;
     Some((RunId(*run), u16::from_be_bytes(rest.get(4..)?.try_into().ok()?)))
 }
 
-/// The prefix of the names of all edges that hold outputs of a run, in any generation.
+/// Returns the prefix of the names of all edges that hold outputs of a run, in any generation.
 pub fn results_of(run: RunId) -> Name {
     Name::join(&[RESULT, b"r", &run.0])
 }
 
-/// The generation in a name that [`Keys::result_edge`] made.
+/// Returns the generation in a name that [`Keys::result_edge`] made.
 pub fn generation_of_result_edge(name: &[u8]) -> Option<Generation> {
     let rest = name.strip_prefix(RESULT)?.strip_prefix(b"r")?.get(8..)?;
     Some(Generation(u32::from_be_bytes(*rest.first_chunk()?)))
 }
 
-/// The run in a name that [`Keys::kept_edge`] made.
+/// Returns the run in a name that [`Keys::kept_edge`] made.
 pub fn of_kept_edge(name: &[u8]) -> Option<RunId> {
     Some(RunId(*name.strip_prefix(b"K")?.first_chunk()?))
 }
@@ -138,20 +140,20 @@ pub fn of_kept_edge(name: &[u8]) -> Option<RunId> {
 /// The keys of one generation of a run.
 #[derive(Clone, Debug)]
 pub struct Keys {
-    /// Which run.
+    /// The run.
     pub run: RunId,
-    /// Which plan.
+    /// The generation.
     pub generation: Generation,
-    /// The rows of the run.
+    /// The group of the run's rows.
     pub home: Group,
-    /// The rows of the plan.
+    /// The group of the generation's rows.
     pub rows: Group,
-    /// The memos of the run.
+    /// The group of the run's memos.
     pub kept: Group,
 }
 
 impl Keys {
-    /// The keys of this generation.
+    /// Returns the keys of this generation.
     pub fn new(run: RunId, generation: Generation) -> Self {
         Keys {
             run,
@@ -162,58 +164,58 @@ impl Keys {
         }
     }
 
-    /// The state, which every commit requires.
+    /// Returns the key of the state, which every commit requires.
     pub fn state(&self) -> Key {
         self.home.key("s")
     }
 
-    /// The header: what the run was started with.
+    /// Returns the key of the header.
     pub fn header(&self) -> Key {
         self.home.key("h")
     }
 
-    /// The count of steps in flight.
+    /// Returns the key of the count of steps in flight.
     pub fn live(&self) -> Key {
         self.rows.key("l")
     }
 
-    /// A frame.
+    /// Returns the key of a frame.
     pub fn frame(&self, frame: FrameId) -> Key {
         self.row(b"f", frame.as_bytes(), b"")
     }
 
-    /// The prefix of the names of the rows in a step's inbox.
+    /// Returns the prefix of the names of the rows in a step's inbox.
     pub fn inbox(&self, step: StepId) -> Name {
         Name::join(&[b"i", &step.to_bytes()])
     }
 
-    /// The row of a delivery to one input of a step.
+    /// Returns the key of a delivery to one input of a step.
     pub fn arrival(&self, step: StepId, port: u16) -> Key {
         self.row(b"i", &step.to_bytes(), &port.to_be_bytes())
     }
 
-    /// The input that a row in a step's inbox was delivered to.
+    /// Returns the input that a row in a step's inbox was delivered to.
     pub fn port_of_arrival(name: &[u8]) -> Option<u16> {
         Some(u16::from_be_bytes(name.get(1 + StepId::BYTES..)?.try_into().ok()?))
     }
 
-    /// The bitmap of the deliveries that have arrived at a step.
+    /// Returns the key of the bitmap of the deliveries that have arrived at a step.
     pub fn join(&self, step: StepId) -> Key {
         let step = step.to_bytes();
         crate::seams::join_key(self.row(b"j", &step, b""), &self.rows, &step)
     }
 
-    /// A parked step.
+    /// Returns the key of a parked step.
     pub fn parked(&self, step: StepId) -> Key {
         self.row(b"p", &step.to_bytes(), b"")
     }
 
-    /// A registered compensation.
+    /// Returns the key of a registered compensation.
     pub fn undo(&self, number: u32) -> Key {
         self.row(b"u", &number.to_be_bytes(), b"")
     }
 
-    /// The memo of a step with this digest.
+    /// Returns the key of the memo with this digest.
     pub fn memo(&self, memo: &Digest) -> Key {
         self.kept.key(Name::join(&[b"m", &memo.as_bytes()[..16]]))
     }
@@ -222,22 +224,22 @@ impl Keys {
         Key { group: self.rows.clone(), name: Name::join(&[kind, id, more]) }
     }
 
-    /// The name of the edge that holds a value for a row of this generation.
+    /// Returns the name of the edge that holds a value for a row of this generation.
     pub fn edge(&self, row: &Key, port: u16) -> EdgeName {
         EdgeName::Root(Name::join(&[self.rows.id(), row.name.as_bytes(), &port.to_be_bytes()]))
     }
 
-    /// The name of the edge that holds an output of a finished run, its program or its sealed record.
+    /// Returns the name of the edge that holds an output of a finished run, its program or its sealed record.
     pub fn result_edge(&self, port: u16) -> EdgeName {
         EdgeName::Root(Name::join(&[RESULT, self.rows.id(), &port.to_be_bytes()]))
     }
 
-    /// The name of the edge that holds an output of the memo with this row name: see [`Keys::memo`].
+    /// Returns the name of the edge that holds an output of the memo with this row name: see [`Keys::memo`].
     pub fn kept_edge(&self, row: &[u8], port: u16) -> EdgeName {
         EdgeName::Root(Name::join(&[self.kept.id(), row.get(1..).unwrap_or_default(), &port.to_be_bytes()]))
     }
 
-    /// The prefix of the elements of a list that a frame gathers.
+    /// Returns the prefix of the elements of a list that a frame gathers.
     pub fn elements(&self, frame: FrameId, port: u16) -> Name {
         Name::join(&[self.rows.id(), frame.as_bytes(), &port.to_be_bytes()])
     }

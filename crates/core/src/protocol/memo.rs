@@ -1,7 +1,7 @@
 //! The memo of a step: one digest of its code, its parameters and the content of its inputs. Equal digests mean equal outputs,
 //! so a run that keeps memos can reuse them.
 //!
-//! The address of a step belongs to its memo unless the step is pure: two charges of the same amount are two charges.
+//! Unless a step is pure, its memo includes its address: two charges of the same amount are two charges.
 
 use super::rows::Held;
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// The memo of the node at an address, with these inputs.
+/// Returns the memo of the node at an address, with these inputs.
 pub fn memo_of(program: &Program, node: &Node, address: &str, inputs: &[Held]) -> Digest {
     let mut hasher = blake3::Hasher::new_derive_key("onceflow memo");
     let mut part = |bytes: &[u8]| {

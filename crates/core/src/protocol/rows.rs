@@ -1,4 +1,4 @@
-//! The contents of a run's rows. Each begins with a version byte, so that a later version can tell them apart.
+//! The contents of a run's rows. Each begins with a version byte, so that a later version of onceflow can read them.
 
 use super::ids::{Generation, RunId, StepId};
 use crate::{digest::Digest, fence::Fence, model::program::BlockIndex, payload::Outcome, row::Row, time::Timestamp};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 const VERSION: u8 = 1;
 
-/// The version of rows that end with a checksum. A store on a server has none of its own.
+/// The version of rows that end with a checksum. A store on a server has no checksums of its own.
 const CHECKED: u8 = 2;
 
 /// Encodes a row, with a checksum.
@@ -22,7 +22,7 @@ pub fn bytes<T: Serialize>(content: &T) -> Vec<u8> {
     bytes
 }
 
-/// Decodes a row that [`write()`] encoded, also before rows had a checksum; `None` if the row is something else.
+/// Decodes a row that [`write()`] encoded, also before rows had a checksum; `None` if the row is anything else.
 pub fn read<T: DeserializeOwned>(row: &[u8]) -> Option<T> {
     match row.split_first()? {
         (&VERSION, rest) => postcard::from_bytes(rest).ok(),
@@ -35,17 +35,18 @@ pub fn read<T: DeserializeOwned>(row: &[u8]) -> Option<T> {
     }
 }
 
-/// The row that every commit requires. It holds no progress, so that it stays the same while a run works.
+/// The row that every commit requires. It contains no progress, so it does not change while steps of the run commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// The generation that is valid.
+    /// The current generation.
     pub generation: Generation,
     /// The phase of the run.
     pub phase: Phase,
 }
 
 impl State {
-    /// Encodes the state. Commits compare it byte by byte, also with rows of earlier versions, so it has no checksum, as ever.
+    /// Encodes the state. Commits compare it byte by byte, also with rows of earlier versions, so it still has no
+    /// checksum.
     pub fn to_row(&self) -> Row {
         Row::from(postcard::to_extend(self, vec![VERSION]).expect("rows are plain data"))
     }
@@ -108,7 +109,7 @@ impl Phase {
     }
 }
 
-/// A ready step: the content of its row in a queue, with all that a worker needs beside the program and the frame.
+/// A ready step: the content of its row in a queue, with everything a worker needs beside the program and the frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadyStep {
     /// The generation that the step belongs to.
@@ -130,26 +131,27 @@ pub struct ReadyStep {
 pub struct Received {
     /// The input.
     pub port: u16,
-    /// The delivery has an edge to its value, which goes when it is consumed; else a frame that outlives it holds the value.
+    /// The delivery has an edge to its value, which is cleared when it is consumed; else a frame that outlives it holds
+    /// the value.
     pub owned: bool,
     /// The outcome that was delivered.
     pub outcome: Outcome,
 }
 
-/// A loop, each, choice or call while it lives, or the run itself.
+/// A frame: one execution of a loop, each, choice or call, or the run itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
     /// The block that is instantiated.
     pub block: BlockIndex,
-    /// The step that opened it, and the block of its node; none for the run.
+    /// The step that opened it, and the block of its node; `None` for the run.
     pub opened_by: Option<(StepId, BlockIndex)>,
     /// How many frames are around it.
     pub depth: u32,
-    /// Something around it handles failures, so they are delivered instead of ending the run.
+    /// A module with `attempt` around it handles failures, so they are delivered instead of ending the run.
     pub guarded: bool,
     /// The shape of its instances.
     pub shape: Shape,
-    /// The inputs that all instances share; of those that vary, the lists.
+    /// The inputs that all instances share; for varying inputs of an each, the lists.
     pub inputs: Vec<Option<Held>>,
     /// The memo it was opened for, in runs that keep memos.
     pub memo: Option<Digest>,
@@ -169,9 +171,9 @@ pub struct Held {
 pub enum Shape {
     /// The run itself.
     Run,
-    /// One instance, or one after the other.
+    /// A single instance, or iterations one after the other.
     Single,
-    /// One for every element.
+    /// An instance for every element.
     Each(Elements),
 }
 
@@ -179,27 +181,27 @@ pub enum Shape {
 /// on its lane has ended, so that at most `lanes * chunk` elements are in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Elements {
-    /// How many.
+    /// The number of elements.
     pub n: u32,
-    /// How many in one chunk.
+    /// The number of elements in one chunk.
     pub chunk: u32,
-    /// How many chunks at a time.
+    /// The number of chunks in flight at a time.
     pub lanes: u32,
 }
 
 impl Elements {
-    /// The elements of a chunk.
+    /// Returns the elements of a chunk.
     pub fn of_chunk(self, chunk: u32) -> std::ops::Range<u32> {
         let first = chunk.saturating_mul(self.chunk).min(self.n);
         first..first.saturating_add(self.chunk).min(self.n)
     }
 
-    /// The chunk an element is in.
+    /// Returns the chunk an element is in.
     pub fn chunk_of(self, element: u32) -> u32 {
         element / self.chunk
     }
 
-    /// How many chunks there are.
+    /// Returns the number of chunks.
     pub fn chunks(self) -> u32 {
         self.n.div_ceil(self.chunk)
     }
@@ -208,26 +210,26 @@ impl Elements {
 /// A parked step: out of its queue until the run is retried or an operator decides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parked {
-    /// Why.
+    /// The reason.
     pub why: Why,
     /// The queue it goes back to.
     pub class: Option<String>,
-    /// Its ready row, as it goes back there.
+    /// The content of its ready row, as it goes back there.
     pub ready_step: ReadyStep,
 }
 
-/// Why a step is parked.
+/// The reason why a step is parked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Why {
     /// The run stopped before the step was started.
     NotStarted,
-    /// It failed.
+    /// The step failed.
     Failed(Failed),
     /// The body was started, and its outcome is unknown.
     Unknown {
-        /// The claim it was started under; that worker may still report the result.
+        /// The claim under which it was started; that worker may still report the result.
         started: Fence,
-        /// Where.
+        /// The address of the step.
         address: Arc<str>,
     },
 }
@@ -235,9 +237,9 @@ pub enum Why {
 /// A failure, as it is stored and reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failed {
-    /// Where.
+    /// The address of the step.
     pub address: Arc<str>,
-    /// Which attempt, from 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
     /// The error, followed by its causes.
     pub causes: Vec<String>,
@@ -245,7 +247,7 @@ pub struct Failed {
     pub started: bool,
 }
 
-/// What an unfinished run was started with. Changes only with a new generation.
+/// The parameters that a run was started with. They change only with a new generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// The key of the run.
@@ -254,24 +256,24 @@ pub struct Header {
     pub flow: String,
     /// The value that holds the program that is run.
     pub program: crate::payload::Stored,
-    /// The value that holds the whole program, if the one that is run is only the rest of it.
+    /// The value that holds the whole program, if the program that is run is only a part of it.
     pub full: Option<crate::payload::Stored>,
     /// Digest of the flow as it was started, before planning.
     pub asked: Digest,
     /// Digests of the inputs by name.
     pub inputs: Vec<(String, Digest)>,
-    /// The requested outputs; none is all.
+    /// The requested outputs; `None` is all.
     pub requested: Option<Vec<String>>,
-    /// Steps that do not depend on a failed one go on.
+    /// Steps that do not depend on a failed one continue.
     pub finish_independent: bool,
-    /// How long inner values outlive the run; none is not at all.
+    /// How long inner values outlive the run; `None` is not at all.
     pub keep_ms: Option<u64>,
     /// How long the result can be read.
     pub history_ms: u64,
-    /// When it was started first.
+    /// When the run was first started.
     pub started: Timestamp,
-    /// Hashes of the addresses of steps that earlier plans of the run have done and that must not simply run again, also of steps
-    /// that this plan does not have.
+    /// Hashes of the addresses of steps that earlier plans of the run have completed and that must not simply run
+    /// again, including steps that this plan does not have.
     pub done_before: Vec<u64>,
 }
 
@@ -287,26 +289,26 @@ pub enum Head {
 /// The record of a finished run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finished {
-    /// Which run it was.
+    /// The run.
     pub run: RunId,
-    /// Its last plan.
+    /// The generation of its last plan.
     pub generation: Generation,
     /// How it ended.
     pub status: Status,
-    /// What it was started with.
+    /// The parameters it was started with.
     pub header: Header,
     /// When it ended.
     pub ended: Timestamp,
     /// The outputs, held by leases until the history ends.
     pub outputs: Vec<(String, Outcome)>,
-    /// The value of the sealed record: everything else that can be asked about the run.
+    /// The value of the sealed record: everything else that can be queried about the run.
     pub sealed: Option<crate::payload::Stored>,
 }
 
-/// How a run ended.
+/// The final status of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Status {
-    /// Every requested output is there.
+    /// Every requested output exists.
     Done,
     /// The run failed, and was undone as far as possible.
     Failed {

@@ -1,4 +1,4 @@
-//! The life of a run as a whole: it starts, it ends one way or another, and what is left is removed.
+//! The life cycle of a run: its start, its ways to end, and the removal of its rows.
 
 mod undo;
 
@@ -22,7 +22,7 @@ use crate::{
     value::{EdgeName, ValueChange, ValueId},
 };
 
-/// Starts a run, if its key's row is still as it was seen.
+/// Starts a run, if its key's row is unchanged since it was read.
 pub fn start<'a>(plan: &'a InstalledProgram, header: &Header, frame: &Frame, seen: Option<Row>) -> Draft<'a> {
     let mut draft = Draft::of_new_run(plan);
     let head = keys::heads().key(&header.key);
@@ -50,13 +50,13 @@ pub fn install(plan: &InstalledProgram, draft: &mut Draft<'_>, header: &Header, 
     }
 }
 
-/// The edges that hold the programs of a generation.
+/// Returns the edges that hold the programs of a generation.
 pub fn programs(plan: &InstalledProgram, header: &Header) -> impl Iterator<Item = (EdgeName, ValueId)> {
     let stored = [Some(&header.program), header.full.as_ref()];
     program_edges(plan).into_iter().zip(stored.into_iter().flatten().map(|stored| stored.id.clone()))
 }
 
-/// The names of the edges that hold the program that is run, and the whole program that was asked for.
+/// Returns the names of the edges that hold the program that is run, and the whole program that was requested.
 pub fn program_edges(plan: &InstalledProgram) -> [EdgeName; 2] {
     [b"program".as_slice(), b"full"].map(|what| EdgeName::Root(Name::join(&[plan.keys.rows.id(), what])))
 }
@@ -67,28 +67,28 @@ pub const SEALED: u16 = u16::MAX;
 /// The port that stands for the program, which is kept as long as the history and the memos.
 pub const PROGRAM: u16 = u16::MAX - 1;
 
-/// The next thing to do for a run that has no step in flight.
+/// The next action for a run that has no step in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// All outputs are there.
+    /// The run is done: all outputs exist.
     Done,
-    /// Parked steps go back to their queues: the worker that began it did not finish.
+    /// Parked steps go back to their queues: the worker that began to do this did not finish.
     Unpark,
-    /// The outcome of a step is not known.
+    /// The run waits: the outcome of a step is unknown.
     Wait,
-    /// It failed, and can be tried again.
+    /// The run failed, and can be retried.
     Fail,
     /// Registered compensations run first.
     Undo(Phase),
     /// The remaining rows are removed.
     Remove(Phase),
-    /// The phase says that another step or an operator acts next.
+    /// Nothing: in this phase another step or an operator acts next.
     Leave,
-    /// No step is left and outputs are missing: rows were lost.
+    /// The run is damaged: no step is left and outputs are missing, so rows were lost.
     Damaged,
 }
 
-/// Decides the next thing to do for a run that has no step in flight.
+/// Decides the next action for a run that has no step in flight.
 pub fn ending(phase: Phase, all_outputs: bool, parked: &[Why], undos: bool) -> Ending {
     let any = |wanted: fn(&Why) -> bool| parked.iter().any(wanted);
     match phase {
@@ -113,13 +113,13 @@ pub fn ending(phase: Phase, all_outputs: bool, parked: &[Why], undos: bool) -> E
 pub struct Fold {
     /// The row.
     pub finished: Finished,
-    /// Until when it and its outputs can be asked for.
+    /// Until when the record and the outputs can be read.
     pub history_until: Timestamp,
     /// Until when its memos are kept.
     pub keep_until: Option<Timestamp>,
 }
 
-/// Folds a run whose rows are gone but for its outputs and its frame.
+/// Replaces a run by its record. Its rows are gone but for its outputs and its frame.
 pub fn fold<'a>(
     plan: &'a InstalledProgram,
     state: State,
@@ -144,7 +144,8 @@ pub fn fold<'a>(
     for (name, stored) in programs(plan, &finished.header) {
         draft.changes.push(ValueChange::clear(name, stored));
     }
-    // What it did can be asked for as long as what it gave, and is compared with as long as that is kept.
+    // The program can be read as long as the run's outputs, and is compared with later plans as long as its memos are
+    // kept.
     let program_until = keep_until.map_or(*history_until, |until| until.max(*history_until));
     let program = finished.header.full.as_ref().unwrap_or(&finished.header.program);
     draft.changes.push(ValueChange::lease(plan.keys.result_edge(PROGRAM), program.id.clone(), program_until));
@@ -176,7 +177,7 @@ pub fn vanish<'a>(
     draft.batch.delete_group(plan.keys.rows.clone()).delete_group(plan.keys.home.clone());
     draft.batch.delete(keys::heads().key(&header.key));
     draft.batch.delete_group(keys::logs(plan.keys.run)).delete_group(keys::reasons(plan.keys.run));
-    // What it kept, or an earlier life of it, nobody can find any more.
+    // No run can find its memos, or those of its earlier generations, any more.
     if header.keep_ms.is_some() || plan.keys.generation > Generation(0) {
         draft.batch.put(keys::due(now, b'k', plan.keys.run, &header.key), rows::write(&Due::Keep(plan.keys.run)));
     }
@@ -196,12 +197,12 @@ pub enum Due {
     Superseded(RunId),
 }
 
-/// A finished run, or a finished life of one, is replaced or removed: what it holds is due now, not when its history would
-/// have ended. Answers the row that says so.
+/// Schedules a finished run, or a finished generation of one, for removal now because it is replaced or removed,
+/// instead of at the end of its history. Returns the key of the row that schedules it.
 pub fn supersede(batch: &mut crate::Batch, finished: &Finished, now: Timestamp) -> Key {
     let (run, key) = (finished.run, &finished.header.key);
     batch.delete(keys::due(finished.ended.plus_ms(finished.header.history_ms), b'h', run, key));
-    // What it keeps goes with the run, or with its next life.
+    // Its memos are removed with the run, or with its next generation.
     if let Some(keep_ms) = finished.header.keep_ms {
         batch.delete(keys::due(finished.ended.plus_ms(keep_ms), b'k', run, key));
     }
@@ -210,8 +211,8 @@ pub fn supersede(batch: &mut crate::Batch, finished: &Finished, now: Timestamp) 
     due
 }
 
-/// The run is in another phase from now on. One that failed goes when its history ends, unless something becomes of it
-/// before: so that is written, and taken back, with the phase.
+/// Changes the phase of a run. A failed run is removed when its history ends, unless it is retried or cancelled before:
+/// so its removal is scheduled, and unscheduled, together with the phase.
 fn set_phase(plan: &InstalledProgram, draft: &mut Draft<'_>, state: State, next: Phase) {
     let due = |until: Timestamp| keys::due(until, b'f', plan.keys.run, "");
     if next == state.phase {
@@ -415,7 +416,7 @@ pub fn release_ticket(plan: &InstalledProgram, draft: &mut Draft<'_>, step: Step
     }
 }
 
-/// The outputs of a run, one outcome for each output of the root block; `None` while one is missing.
+/// Returns the outputs of a run, one outcome for each output of the root block; `None` while one is missing.
 pub fn outputs(plan: &InstalledProgram, frame: &Frame, arrived: &[Received]) -> Option<Vec<(String, Outcome)>> {
     let site = Site { id: FrameId::ROOT, frame, index: 0, block: ROOT };
     let block = &plan.program.blocks[ROOT as usize];
@@ -429,7 +430,7 @@ pub fn outputs(plan: &InstalledProgram, frame: &Frame, arrived: &[Received]) -> 
     block.outputs.iter().enumerate().map(output).collect()
 }
 
-/// The final status of a run that is removed.
+/// Returns the final status of a run that is removed.
 pub fn removed_status(phase: Phase, failures: Vec<rows::Failed>, undone: Vec<rows::Failed>) -> Status {
     match phase {
         Phase::RemovingCancelled | Phase::UndoingCancelled => Status::Cancelled { undone },

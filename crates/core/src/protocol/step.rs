@@ -1,5 +1,5 @@
-//! The drafts of a claimed step: it commits its outputs, opens a frame, is parked, or is retried. Each is one batch that
-//! requires the claim, and all but a retry delete it, so that each happens once.
+//! The drafts of a claimed step: it commits its outputs, opens a frame, is parked, or is retried. Each is one batch
+//! that requires the claim, and all but a retry delete the claim, so that each happens once.
 
 use super::{
     draft::{Draft, InstalledProgram, Site, close_step, lane_step, ready_row, standing, stored},
@@ -24,7 +24,7 @@ use std::sync::Arc;
 pub struct Taken {
     /// The step.
     pub step: StepId,
-    /// The queue it stands in.
+    /// The queue it is in.
     pub queue: Group,
     /// Its name there.
     pub name: Name,
@@ -39,23 +39,23 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Its deliveries.
+    /// Returns the step's deliveries.
     pub fn received(&self) -> &[Received] {
         if self.ready_step.inputs.is_empty() { &self.inbox } else { &self.ready_step.inputs }
     }
 
-    /// Its instance.
+    /// Returns the step's instance.
     pub fn site(&self) -> Site<'_> {
         Site { id: self.step.frame, frame: &self.frame, index: self.step.index, block: self.ready_step.block }
     }
 
-    /// Its node.
+    /// Returns the step's node.
     pub fn node<'a>(&self, plan: &'a InstalledProgram) -> &'a Node {
         &plan.program.blocks[self.ready_step.block as usize].nodes[self.step.node as usize]
     }
 
-    /// Its inputs, from deliveries, the frame and constants, and whether its own delivery holds them. `None` if a delivery is
-    /// missing: the store is damaged, or another worker has the step.
+    /// Returns the step's inputs, from deliveries, the frame and constants, and whether its own delivery holds them.
+    /// `None` if a delivery is missing: the store is damaged, or another worker has the step.
     pub fn inputs(&self, plan: &InstalledProgram, sources: &[program::Source]) -> Option<Vec<Held>> {
         let input = |(port, source): (usize, &program::Source)| {
             if let Some(outcome) = standing(plan, self.site(), *source) {
@@ -77,14 +77,14 @@ impl Taken {
         Key { group: self.queue.clone(), name: self.name.clone() }
     }
 
-    /// A draft that requires the claim.
+    /// Returns a draft that requires the claim.
     fn holding<'a>(&self, plan: &'a InstalledProgram, state: State) -> Draft<'a> {
         let mut draft = Draft::new(plan, state);
         seams::require_claim(&mut draft.batch, self);
         draft
     }
 
-    /// A draft that requires the claim and takes the step out of its queue.
+    /// Returns a draft that requires the claim and takes the step out of its queue.
     pub fn leaving<'a>(&self, plan: &'a InstalledProgram, state: State) -> Draft<'a> {
         let mut draft = self.holding(plan, state);
         self.leave(&mut draft);
@@ -107,7 +107,7 @@ impl Taken {
         !matches!(self.step.node, SETTLE | TEARDOWN | UNDO)
     }
 
-    /// As [`Taken::leaving`], and the step's deliveries are consumed.
+    /// As [`Taken::leaving`], and consumes the step's deliveries.
     pub fn consuming<'a>(&self, plan: &'a InstalledProgram, state: State) -> Draft<'a> {
         let mut draft = self.leaving(plan, state);
         self.consume(plan, &mut draft);
@@ -134,9 +134,10 @@ pub fn commit<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, outpu
     draft
 }
 
-/// Commits an at-most-once step whose worker lost its claim after the body had run, while nobody has decided about the step:
-/// its ready row still bears the mark of this worker. `claim` and `row` are as they were read, so that whoever takes, parks or
-/// restarts the step meanwhile wins. Another worker that has claimed the step by now has started nothing, and loses its claim.
+/// Commits an at-most-once step whose worker lost its claim after the body had run, while no operator has decided about
+/// the step: its ready row still has the mark of this worker. `claim` and `row` are as they were read, so that a worker
+/// or operator that takes, parks or restarts the step meanwhile wins. Another worker that has claimed the step by now
+/// has started nothing, and loses its claim.
 pub fn commit_late<'a>(
     plan: &'a InstalledProgram,
     state: State,
@@ -157,7 +158,7 @@ fn give(plan: &InstalledProgram, draft: &mut Draft<'_>, taken: &Taken, outputs: 
     draft.deliver(taken.site(), targets, &|port| outputs[usize::from(port)].clone());
 }
 
-/// The outputs of a node whose failure something around it handles.
+/// Returns the outputs of a failed node whose failure is handled by `attempt`, its own or that of a module around it.
 pub fn failed_outputs(node: &Node, why: &Arc<str>) -> Vec<Outcome> {
     if !node.attempt {
         return vec![Outcome::Failed(why.clone()); node.outputs.len()];
@@ -169,7 +170,7 @@ pub fn failed_outputs(node: &Node, why: &Arc<str>) -> Vec<Outcome> {
     outputs
 }
 
-/// The text of an error, as a task would give it: MessagePack, like all values of users.
+/// Returns the text of an error, encoded as a task would: in MessagePack, like all values of users.
 fn error_payload(why: &str) -> crate::payload::Payload {
     let short: String = why.chars().take(limits::ERROR_CHARS_MAX).collect();
     let mut bytes = vec![0xdb];
@@ -253,7 +254,7 @@ pub fn elements(n: u32, ops_per_element: usize, concurrency: Option<u32>) -> Ele
     Elements { lanes: lanes.min(elements.chunks()), ..elements }
 }
 
-/// Opens the next chunk of an each. `element(port, i)` is element `i` of the list at that input.
+/// Opens the next chunk of an each. `element(port, i)` returns element `i` of the list at that input.
 pub fn open_chunk<'a>(
     plan: &'a InstalledProgram,
     state: State,
@@ -269,7 +270,7 @@ pub fn open_chunk<'a>(
     draft
 }
 
-/// Opens the next iteration of a loop. `next` answers the carried outcome of each varying input.
+/// Opens the next iteration of a loop. `carried` returns the carried outcome of each varying input.
 pub fn next_iteration<'a>(
     plan: &'a InstalledProgram,
     state: State,
@@ -299,14 +300,14 @@ pub fn close<'a>(
     draft
 }
 
-/// This step closes an each.
+/// The step closes an each.
 pub fn is_close_of_each(taken: &Taken) -> bool {
     matches!(taken.frame.shape, Shape::Each(_)) && taken.step == close_step(taken.step.frame)
 }
 
 /// Parks a step: takes it out of its queue until an operator decides or the run is retried. Its deliveries stay.
 pub fn park<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, why: Why, next: Phase) -> Draft<'a> {
-    // What was started stays started: whoever takes it up again must not start it blindly.
+    // The mark of the start is kept: a worker that takes up the step again must not start it blindly.
     let started = taken.ready_step.started.or(match &why {
         Why::Failed(failed) if failed.started => Some(taken.fence),
         Why::Unknown { started, .. } => Some(*started),
@@ -358,7 +359,7 @@ fn class_of(plan: &InstalledProgram, taken: &Taken) -> Option<String> {
     }
 }
 
-/// Rewrites a step's ready row while the claim stands: an attempt failed, or the body is about to start.
+/// Rewrites a step's ready row while the claim is held: an attempt failed, or the body is about to start.
 pub fn note<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, ready_step: &ReadyStep) -> Draft<'a> {
     let mut draft = taken.holding(plan, state);
     draft.batch.put(taken.queue_key(), ready_row(&plan.keys, taken.step, ready_step));
@@ -387,7 +388,7 @@ pub fn keep(plan: &InstalledProgram, draft: &mut Draft<'_>, memo: &Digest, outpu
     draft.batch.put(key, rows::write(&rows::Memo { outputs: outputs.to_vec() }));
 }
 
-/// The name of the edge that holds an output of a memo.
+/// Returns the name of the edge that holds an output of a memo.
 pub fn memo_edge(plan: &InstalledProgram, memo: &Digest, port: u16) -> EdgeName {
     plan.keys.kept_edge(plan.keys.memo(memo).name.as_bytes(), port)
 }

@@ -1,8 +1,8 @@
-//! One description of a change to values: the protocol's drafts, batches of the engine and updates of the store use it.
+//! Changes to values, as the protocol's drafts, the engine's batches and the store's updates all describe them.
 //!
-//! A change is applied in one of two ways. An [`Update`] reads the rows it concerns and refuses what does not fit. A batch
-//! of the caller's takes a change as true without reading anything, because the batch's own requires guarantee it; only
-//! blobs, [`ValueChange::RequireValue`] and [`ValueChange::ReleaseHold`] are read and required there.
+//! A change is applied in one of two ways. An [`Update`] reads the rows it concerns and refuses a change that does not
+//! fit. A caller's batch takes a change as valid without reading anything, because the batch's own requires guarantee
+//! it; only blobs, [`ValueChange::RequireValue`] and [`ValueChange::ReleaseHold`] are read and required there.
 
 use super::{
     Content, Value,
@@ -60,7 +60,7 @@ pub enum ValueChange {
         to: Option<ValueId>,
         /// The required current target. An edge that is already as wanted is accepted.
         expect: Expect,
-        /// Makes the edge a lease that expires so much later on the store's clock, unless it is renewed.
+        /// Makes the edge a lease that expires this much later on the store's clock, unless it is renewed.
         ttl_ms: Option<u64>,
     },
     /// Puts an element of a list that will be gathered, or released, under this prefix.
@@ -132,7 +132,7 @@ impl ValueChange {
         ValueChange::Put { id, value: Value { refs: vec![], content: Content::Gathered { prefix, n, digest } } }
     }
 
-    /// An upper bound of the operations it takes in a batch, those in triggers included.
+    /// Returns an upper bound of the operations it takes in a batch, those in triggers included.
     pub fn ops(&self) -> usize {
         /// A count that changes, and the operation that follows at zero.
         const COUNT: usize = 2;
@@ -161,7 +161,7 @@ impl ValueChange {
     }
 }
 
-/// Changes that happen all or not at all, each checked against the store.
+/// Changes that are applied together or not at all, each checked against the store.
 ///
 /// ```
 /// use onceflow_core::value::{EdgeName, Update};
@@ -176,7 +176,7 @@ pub struct Update {
 }
 
 impl Update {
-    /// An update without changes.
+    /// Creates an update without changes.
     pub fn new() -> Self {
         Update::default()
     }
@@ -213,7 +213,7 @@ impl Update {
         self.change(ValueChange::gather(id.into(), Name::new(prefix), n, digest))
     }
 
-    /// Sets an edge, whatever it was.
+    /// Sets an edge, whatever its current target.
     pub fn set(self, edge: &EdgeName, to: impl Into<ValueId>) -> Self {
         self.move_edge(edge, Some(to.into()), Expect::Anything, None)
     }
@@ -228,7 +228,7 @@ impl Update {
         self.move_edge(edge, Some(to.into()), from, None)
     }
 
-    /// Clears an edge, whatever it was.
+    /// Clears an edge, whatever its current target.
     pub fn clear(self, edge: &EdgeName) -> Self {
         self.move_edge(edge, None, Expect::Anything, None)
     }

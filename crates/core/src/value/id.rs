@@ -5,19 +5,19 @@ use crate::{digest::Digest, fence::Fence, key::Name, limits};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Names a value: 1 to [`ID_BYTES_MAX`](limits::ID_BYTES_MAX) bytes of the caller's choice, for instance a digest.
+/// The id of a value: 1 to [`ID_BYTES_MAX`](limits::ID_BYTES_MAX) bytes of the caller's choice, for instance a digest.
 ///
 /// The default is empty and names no stored value: it stands in a payload whose content is not stored yet.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ValueId(Name);
 
-/// First bytes of the ids that the store makes itself.
+/// The first bytes of the ids that the store itself makes.
 const FRESH: u8 = b'v';
 const BLOB: u8 = b'b';
 const SOURCE: u8 = b's';
 
 impl ValueId {
-    /// The id with these bytes.
+    /// Creates the id with these bytes.
     ///
     /// # Panics
     /// If there are none, or more than [`ID_BYTES_MAX`](limits::ID_BYTES_MAX). For bytes from outside use [`ValueId::checked`].
@@ -25,22 +25,22 @@ impl ValueId {
         Self::checked(bytes.as_ref()).expect("an id has 1 to limits::ID_BYTES_MAX bytes")
     }
 
-    /// The id with these bytes; `None` if there are none or too many.
+    /// Returns the id with these bytes; `None` if there are none or too many.
     pub fn checked(bytes: &[u8]) -> Option<Self> {
         (1..=limits::ID_BYTES_MAX).contains(&bytes.len()).then(|| ValueId(Name::new(bytes)))
     }
 
-    /// The id of a new value. Unique because the fence is; use each fence for one id.
+    /// Returns the id of a new value. Unique because the fence is; use each fence for one id.
     pub fn of_fence(fence: Fence) -> Self {
         ValueId(Name::join(&[&[FRESH], &fence.to_bytes()]))
     }
 
-    /// The id of the blob with this content.
+    /// Returns the id of the blob with this content.
     pub fn of_blob(digest: Digest) -> Self {
         ValueId(Name::join(&[&[BLOB], digest.as_bytes()]))
     }
 
-    /// The id of a new value by reference. Unique because the fence is.
+    /// Returns the id of a new value by reference. Unique because the fence is.
     pub fn of_source(fence: Fence) -> Self {
         ValueId(Name::join(&[&[SOURCE], &fence.to_bytes()]))
     }
@@ -50,7 +50,7 @@ impl ValueId {
         self.blob_digest().is_some()
     }
 
-    /// The digest in the id of a blob.
+    /// Returns the digest in the id of a blob.
     pub fn blob_digest(&self) -> Option<Digest> {
         let bytes = self.as_bytes().strip_prefix(&[BLOB])?;
         Some(Digest::from_bytes(bytes.try_into().ok()?))
@@ -61,12 +61,12 @@ impl ValueId {
         self.as_bytes().first() == Some(&SOURCE)
     }
 
-    /// The id's bytes.
+    /// Returns the id's bytes.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
 
-    /// The id as the name of a row.
+    /// Returns the id as the name of a row.
     pub fn name(&self) -> &Name {
         &self.0
     }
@@ -91,16 +91,16 @@ impl From<&str> for ValueId {
     }
 }
 
-/// Names an edge: a reference to a value from outside the values.
+/// The name of an edge: a reference to a value from outside the values.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EdgeName {
     /// A root or a lease, by name.
     Root(Name),
-    /// An element of a list that is, or will be, gathered: owned by `prefix` from birth.
+    /// An element of a list that is, or will be, gathered: it belongs to `prefix` from the beginning.
     Element {
-        /// What all elements of the list have in common.
+        /// The prefix that all elements of the list share.
         prefix: Name,
-        /// Which element.
+        /// The element's index.
         index: u64,
     },
 }
@@ -109,24 +109,24 @@ const ROOT: u8 = b'r';
 const ELEMENT: u8 = b'e';
 
 impl EdgeName {
-    /// A root or a lease.
+    /// Returns the name of a root or a lease.
     pub fn root(name: impl AsRef<[u8]>) -> Self {
         EdgeName::Root(Name::new(name))
     }
 
-    /// An element of a list.
+    /// Returns the name of an element of a list.
     pub fn element(prefix: impl AsRef<[u8]>, index: u64) -> Self {
         EdgeName::Element { prefix: Name::new(prefix), index }
     }
 
-    /// The root's name or the element's prefix; at most [`ID_BYTES_MAX`](limits::ID_BYTES_MAX) bytes.
+    /// Returns the root's name or the element's prefix; at most [`ID_BYTES_MAX`](limits::ID_BYTES_MAX) bytes.
     pub fn name(&self) -> &Name {
         match self {
             EdgeName::Root(name) | EdgeName::Element { prefix: name, .. } => name,
         }
     }
 
-    /// The name of the edge's row. Elements of one prefix are adjacent, in order of their index.
+    /// Returns the name of the edge's row. Elements of one prefix are adjacent, in order of their index.
     pub fn to_row_name(&self) -> Name {
         match self {
             EdgeName::Root(name) => Name::join(&[&[ROOT], name.as_bytes()]),
@@ -136,7 +136,7 @@ impl EdgeName {
         }
     }
 
-    /// Reads what [`EdgeName::to_row_name`] wrote.
+    /// Decodes a name that [`EdgeName::to_row_name`] wrote.
     pub fn from_row_name(name: &[u8]) -> Option<Self> {
         match name.split_first()? {
             (&ROOT, root) => Some(EdgeName::root(root)),
@@ -150,7 +150,7 @@ impl EdgeName {
     }
 }
 
-/// The prefix of the row names of all elements under `prefix`, and of no other edges: the length comes first.
+/// Returns the prefix of the row names of all elements under `prefix`, and of no other edges: the length comes first.
 pub fn elements_of(prefix: &[u8]) -> Name {
     let length = u16::try_from(prefix.len()).unwrap_or(u16::MAX);
     Name::join(&[&[ELEMENT], &length.to_be_bytes(), prefix])

@@ -1,10 +1,10 @@
-//! Names of objects: a fence, written so that names sort as fences do, all of one maker side by side.
+//! Names of objects: a fence, written so that names sort as fences do, with all names of one incarnation adjacent.
 
 use crate::fence::Fence;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
-/// The name of one object, for ever. Made from a fence of its writer and never given to anything else.
+/// The name of an object. Made from a fence of its writer and never reused.
 ///
 /// ```
 /// # use onceflow_core::{Fences, value::ObjectName};
@@ -16,32 +16,32 @@ use std::{fmt, str::FromStr};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectName(Fence);
 
-/// A text that names no object.
+/// A text that is not the name of an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no name of an object: 32 digits, `-`, 16 digits, all hexadecimal and lower case")]
 pub struct BadName(pub String);
 
-/// Digits of the maker, and of its count.
+/// The number of digits of the incarnation, and of its count.
 const MAKER: usize = 32;
 const COUNT: usize = 16;
 
 impl ObjectName {
-    /// The name this fence gives. A fence names at most one object.
+    /// Returns the name made from this fence. A fence names at most one object.
     pub const fn new(fence: Fence) -> Self {
         ObjectName(fence)
     }
 
-    /// The fence it was made from.
+    /// Returns the fence it was made from.
     pub const fn fence(self) -> Fence {
         self.0
     }
 
-    /// The incarnation that made it.
+    /// Returns the incarnation that made it.
     pub fn made_by(self) -> u128 {
         self.0.incarnation()
     }
 
-    /// The last name before all that `incarnation` can make; `None` when there is none before.
+    /// Returns the last name before all names of `incarnation`; `None` if there is none before.
     pub fn before_all_of(incarnation: u128) -> Option<Self> {
         let mut bytes = [0xff; Fence::BYTES];
         bytes[..16].copy_from_slice(&incarnation.checked_sub(1)?.to_be_bytes());
@@ -80,7 +80,7 @@ impl FromStr for ObjectName {
     }
 }
 
-/// Lower case only, so that one name has one text.
+/// Reads a hexadecimal digit. Lower case only, so that one name has one text.
 fn digit(byte: u8) -> Option<u8> {
     match byte {
         b'0'..=b'9' => Some(byte - b'0'),

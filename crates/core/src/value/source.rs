@@ -3,8 +3,8 @@
 use crate::digest::Digest;
 use std::{fs::Metadata, os::unix::fs::MetadataExt, path::PathBuf};
 
-/// How long a file must have been unmodified for its stat to identify its content. File systems tick in milliseconds to
-/// seconds.
+/// How long a file must have been unmodified for its stat to identify its content. Timestamps of file systems have a
+/// resolution of milliseconds to seconds.
 pub const SETTLED_NS: i128 = 2_000_000_000;
 
 /// The fields of `stat` that change whenever a file's content does.
@@ -14,7 +14,7 @@ pub struct FileStat {
     pub device: u64,
     /// The file's inode on that device.
     pub inode: u64,
-    /// Bytes.
+    /// The number of bytes.
     pub len: u64,
     /// Last change of the content, in nanoseconds since 1970.
     pub modified_ns: i128,
@@ -23,7 +23,7 @@ pub struct FileStat {
 }
 
 impl FileStat {
-    /// The fields of a file's metadata.
+    /// Reads these fields from a file's metadata.
     pub fn of(metadata: &Metadata) -> Self {
         let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
         FileStat {

@@ -1,4 +1,4 @@
-//! Undoing a run: one compensation after the other, the last first; failed compensations keep their registrations.
+//! Undoes a run: one compensation after the other, the last first; failed compensations keep their registrations.
 
 use super::{
     super::{
@@ -11,18 +11,18 @@ use super::{
 };
 use crate::row::Row;
 
-/// The next thing to do after a compensation was tried.
+/// The next action after a compensation was attempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterUndo {
-    /// The one before it.
+    /// Run the registration with this number, the one before it.
     Undo(u32),
-    /// All that was registered is undone: the run is removed.
+    /// All registered steps are undone: the run is removed.
     Remove,
     /// Some steps could not be undone: an operator must decide.
     Stop,
 }
 
-/// Ends the try of a compensation. If it failed, `undo` is none and its registration stays.
+/// Ends an attempt of a compensation. If it failed, `undo` is `None` and its registration stays.
 pub fn undone<'a>(
     plan: &'a InstalledProgram,
     state: State,
@@ -45,7 +45,8 @@ pub fn undone<'a>(
     draft
 }
 
-/// Resumes a run that could not be undone: retries the registrations from that number down, or removes the run as it is.
+/// Continues a run that could not be undone: retries the registrations from that number down, or removes the run as it
+/// is.
 pub fn go_on_undoing<'a>(plan: &'a InstalledProgram, state: State, from: Option<u32>) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
     let cancelled = state.phase == Phase::NotUndone { cancelled: true };
