@@ -1,4 +1,4 @@
-//! Pure decisions, one file an idea. One binary, so that it is linked once.
+//! Tests of the pure decisions, one file per idea. One binary, so that it is linked once.
 
 mod model;
 mod protocol;

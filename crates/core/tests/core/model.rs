@@ -1,4 +1,4 @@
-//! Flows: what is wrong with them is said, all at once; what is right with them becomes a program that is sound.
+//! Flows: all mistakes of a flow are reported at once, and a correct flow lowers to a sound program.
 
 mod digests;
 mod meaning;

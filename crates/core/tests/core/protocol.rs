@@ -1,5 +1,5 @@
-//! The decisions of the kernel, without a store: how runs end, how lists are opened, and what deliveries come to in
-//! every order of commits.
+//! The decisions of the kernel, without a store: how runs end, how lists are opened, and that deliveries give the same
+//! result in every order of commits.
 
 mod machine;
 
@@ -96,7 +96,7 @@ fn chunks_cover_every_element_once_and_no_more_are_in_flight_than_may_be() {
     }
 }
 
-/// Tries every order in which ready steps can commit; answers how many there are.
+/// Tries every order in which ready steps can commit, and collects the orders in `seen`.
 fn every_order(machine: &Machine, seen: &mut BTreeSet<Vec<String>>, trail: &mut Vec<String>) {
     let ready = machine.ready();
     if ready == ["settle"] {

@@ -1,4 +1,5 @@
-//! The repository's own manners, checked: who may depend on whom, how long a file may be, what may not stand in one.
+//! Checks the repository's own rules: which crate may depend on which, how long a file may be, and which words it may
+//! not contain.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,14 +7,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A file longer than this has a second idea in it.
+/// The most lines of a file. A longer one mixes two ideas.
 const FILE_LINES_MAX: usize = 500;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace").to_owned()
 }
 
-/// All files below a directory with one of these endings, without what cargo builds.
+/// Returns all files below a directory with one of these endings, without cargo's build output.
 fn files(below: &Path, endings: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut todo = vec![below.to_owned()];
@@ -36,12 +37,12 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Says every complaint at once.
+/// Panics with all complaints at once, if there are any.
 fn no_complaints(complaints: &[String]) {
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }
 
-/// The table in ARCHITECTURE.md: crate, and which others it may depend on.
+/// Reads the table in ARCHITECTURE.md: each crate, and the crates it may depend on.
 fn allowed() -> BTreeMap<String, BTreeSet<String>> {
     let page = read(&root().join("ARCHITECTURE.md"));
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `crates/"));
@@ -56,7 +57,7 @@ fn allowed() -> BTreeMap<String, BTreeSet<String>> {
     .collect()
 }
 
-/// Our crates that a manifest names as dependencies (not those for tests only).
+/// Returns the crates of this workspace that a manifest names as dependencies (not those for tests only).
 fn depends_on(manifest: &str) -> BTreeSet<String> {
     let section = manifest.split("\n[").find(|section| section.starts_with("dependencies]")).unwrap_or_default();
     section
@@ -106,7 +107,7 @@ fn files_say_what_they_are_about_and_fit_the_head() {
 
 #[test]
 fn nothing_unfinished_switched_off_or_timed_is_left_in_the_code() {
-    // Put together here, so that this file does not find itself.
+    // The words are assembled at run time, so that this file does not match itself.
     let unwanted = ["todo", "unimplemented", "dbg"].map(|name| format!("{name}!("));
     let unwanted =
         unwanted.into_iter().chain([["#[ign", "ore"].concat(), ["FIX", "ME"].concat(), ["XX", "X"].concat()]);

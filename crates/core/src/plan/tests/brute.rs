@@ -1,4 +1,4 @@
-//! What `resume` promises, said without its algorithm, for graphs of at most 32 vertices; and the comparison.
+//! The guarantees of `resume`, defined without its algorithm, for graphs of at most 32 vertices; and the comparison.
 
 use super::late::run_late;
 use super::rng::Rng;
@@ -13,19 +13,19 @@ fn bit(at: u32) -> Set {
     1 << at
 }
 
-/// The elements of a set.
+/// Returns the elements of a set.
 pub(super) fn each(set: Set) -> impl Iterator<Item = u32> {
     (0..32).filter(move |at| set & bit(*at) != 0)
 }
 
-/// A frontier and what it recomputes.
+/// A frontier and the vertices it recomputes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
     pub(super) frontier: Set,
     pub(super) recompute: Set,
 }
 
-/// A graph pruned to what is requested, in a form where its definition can be written down.
+/// A graph pruned to the requested out-ports, in a form on which the definition can be stated directly.
 pub(super) struct Small<'g> {
     pub(super) graph: &'g DependencyGraph,
     requested: Vec<u32>,
@@ -70,7 +70,7 @@ impl<'g> Small<'g> {
         }
     }
 
-    /// All that descends from these, by one edge or more.
+    /// Returns all descendants of these vertices, by one edge or more.
     fn descendants(&self, from: Set) -> Set {
         let (mut found, mut todo) = (0, from);
         while todo != 0 {
@@ -86,7 +86,7 @@ impl<'g> Small<'g> {
         self.paths.iter().fold(0, |all, path| all | path)
     }
 
-    /// Every set of vertices that holds, together with `changed`, exactly one vertex of every path.
+    /// Returns every set of vertices that contains, together with `changed`, exactly one vertex of every path.
     pub(super) fn cuts(&self, changed: Set) -> Vec<Cut> {
         let changed = changed & self.on_paths();
         let mut cuts = Vec::new();
@@ -107,8 +107,8 @@ impl<'g> Small<'g> {
         }
     }
 
-    /// The best of the consistent frontiers that read only ports in `has`, from all there are: the one that recomputes
-    /// nothing that another does not. `None` if there is no consistent one.
+    /// Returns the best of the consistent frontiers that read only ports in `has`: the one that recomputes nothing that
+    /// another does not. `None` if there is no consistent one.
     pub(super) fn best(&self, cuts: &[Cut], has: Set) -> Option<Cut> {
         let possible = || cuts.iter().filter(|cut| cut.frontier & !(has | self.modules) == 0);
         let least = possible().fold(!0, |all, cut| all & cut.recompute);
@@ -117,13 +117,13 @@ impl<'g> Small<'g> {
         best.copied()
     }
 
-    /// The ports with a valid value, from the places with one.
+    /// Returns the ports with a valid value, from the places with one.
     pub(super) fn ports(&self, places: Set) -> Set {
         let at = |port| self.graph.value_at(port).is_some_and(|at| places & bit(self.graph.place_number(at)) != 0);
         (0..self.graph.vertices()).filter(|port| at(*port)).map(bit).fold(0, |a, b| a | b)
     }
 
-    /// What `Provenance` is to answer: the least set of sub-modules that is sound. `None` if no set is.
+    /// Returns the expected answer of `Provenance`: the least sound set of sub-modules. `None` if no set is sound.
     pub(super) fn least_sound(&self, changed: Set, has: Set) -> Option<Cut> {
         let changed = changed & self.on_paths();
         let modules = self.modules & self.on_paths();
@@ -145,7 +145,7 @@ impl<'g> Small<'g> {
         answer
     }
 
-    /// The ports that must be read if these sub-modules run; `None` if that is not sound.
+    /// Returns the ports that must be read if these sub-modules run; `None` if that is not sound.
     fn reads(&self, runs: Set, changed: Set, has: Set) -> Option<Set> {
         let new = self.descendants(runs | changed);
         let mut needed = self.outputs;
@@ -162,7 +162,7 @@ impl<'g> Small<'g> {
         (read & !has == 0).then_some(read)
     }
 
-    /// Runs the algorithm itself, in an order and with delays by this seed.
+    /// Runs the algorithm itself, with order and delays chosen by this seed.
     pub(super) fn resume(&self, policy: Policy, seed: u64, changed: Set, has: Set) -> Result<Cut, MissingValues> {
         let changed: Vec<_> = each(changed).collect();
         let order = [Order::Fifo, Order::Lifo, Order::Seeded(seed)][seed as usize % 3];
@@ -172,7 +172,7 @@ impl<'g> Small<'g> {
         found.map(|frontier| self.read_off(&frontier))
     }
 
-    /// As sets; and checks that exactly those out-ports deliver that feed what is recomputed.
+    /// Returns a frontier as sets, after checking that exactly those out-ports deliver that feed recomputed vertices.
     pub(super) fn read_off(&self, frontier: &Frontier<'_>) -> Cut {
         let in_state = |state| {
             (0..self.graph.vertices()).filter(|at| frontier.state(*at) == state).map(bit).fold(0, |all, at| all | at)
@@ -189,13 +189,13 @@ impl<'g> Small<'g> {
         Cut { frontier: in_state(VertexState::Ready), recompute }
     }
 
-    /// All of it for one set of facts: `places` have values (every port its source's).
+    /// Checks all guarantees of `Provenance` for one set of facts: `places` have values (every port has its source's).
     pub(super) fn check_provenance(&self, cuts: &[Cut], seed: u64, changed: Set, places: Set) {
         let has = self.ports(places);
         let least = self.least_sound(changed, has);
         let found = self.resume(Policy::Provenance, seed, changed, has);
         assert_eq!(found.as_ref().ok().copied(), least, "changed {changed:b}, values {places:b}, {found:?}");
-        // Where every port has a copy of its own, it has one only if it was delivered: some of them have, some not.
+        // Where every port has a copy of its own, it has one only if the value was delivered: some have, some have not.
         let delivered = has & Rng::new(seed).next() as Set;
         for has in [has, delivered] {
             if let Some(consistent) = self.best(cuts, has) {
@@ -211,7 +211,7 @@ impl<'g> Small<'g> {
         }
     }
 
-    /// All of it for one set of facts: `has` are the ports with values, each on its own.
+    /// Checks all guarantees of `Consistent` for one set of facts: `has` are the ports with values, each on its own.
     pub(super) fn check_consistent(&self, cuts: &[Cut], seed: u64, changed: Set, has: Set) {
         let found = self.resume(Policy::Consistent, seed, changed, has);
         let best = self.best(cuts, has);

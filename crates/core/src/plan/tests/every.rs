@@ -1,9 +1,9 @@
 //! Every graph of up to three sub-modules with up to two in-ports and two out-ports, up to two in-ports and two out-ports
 //! of the parent, every dependency, every set of values, every set of changes: proved against the definition.
 //!
-//! Left out is only what cannot matter: graphs that differ by the names of ports (kept: one order of each sub-module's
-//! in-ports and of the parent's out-ports), and vertices from which nothing requested can be reached (those are pruned;
-//! `sampled` has them).
+//! Left out are only cases that cannot matter: graphs that differ by the names of ports (kept: one order of each
+//! sub-module's in-ports and of the parent's out-ports), and vertices from which no requested out-port can be reached
+//! (those are pruned; `sampled` has them).
 
 use super::{
     brute::{Set, Small},
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::plan::{DependencyGraph, DependencyGraphBuilder, PortSource, PortTarget};
 
-/// What feeds an in-port, and which of its sub-module's out-ports depend on it.
+/// The source of an in-port, and the out-ports of its sub-module that depend on it.
 type Fed = (usize, u32);
 
 #[derive(Clone, Debug)]
@@ -98,7 +98,7 @@ pub(super) fn every_graph(modules: u32, outputs_max: u32, mut visit: impl FnMut(
     }
 }
 
-/// Every subset of a set.
+/// Returns every subset of a set.
 fn subsets(of: Set) -> impl Iterator<Item = Set> {
     let mut next = Some(of);
     std::iter::from_fn(move || {
@@ -108,7 +108,7 @@ fn subsets(of: Set) -> impl Iterator<Item = Set> {
     })
 }
 
-/// Checks a graph with every set of changes and every set of values; of those `Consistent` is asked about, one in
+/// Checks a graph with every set of changes and every set of values; of those `Consistent` is checked for, one in
 /// `stride`.
 fn check(graph: &DependencyGraph, stride: u64, count: &mut u64) {
     let requested: Vec<_> = (0..graph.outputs()).collect();
@@ -135,7 +135,7 @@ fn check(graph: &DependencyGraph, stride: u64, count: &mut u64) {
 fn every_small_frontier_is_consistent_and_optimal_and_provenance_is_sound_and_least() {
     let (mut graphs, mut count) = (0_u64, 0_u64);
     for modules in 0..=3 {
-        // All of it takes a minute: with little time, a third of it where there is most.
+        // All cases take a minute: without `ONCEFLOW_LONG`, a third of them where there are most.
         let stride = if modules == 3 && !long() { 3 } else { 1 };
         every_graph(modules, 2, |graph| {
             graphs += 1;
@@ -149,7 +149,7 @@ fn every_small_frontier_is_consistent_and_optimal_and_provenance_is_sound_and_le
 fn every_small_frontier_of_three_requested_ports_is_right_too() {
     let mut count = 0;
     (0..=2).for_each(|modules| every_graph(modules, 3, |graph| check(graph, 1, &mut count)));
-    // With three sub-modules there are too many even for a long time: one in twenty.
+    // With three sub-modules there are too many even for a long run: one in twenty.
     let mut graphs = 0_u64;
     if long() {
         every_graph(3, 3, |graph| {

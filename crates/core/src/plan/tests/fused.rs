@@ -19,7 +19,7 @@ fn pure(name: &str, ins: usize) -> TaskSpec {
     task
 }
 
-/// A chain of so many tasks: x -> n0 -> n1 -> … -> p.
+/// Returns a chain of these tasks: x -> n0 -> n1 -> … -> p.
 fn chain(tasks: Vec<TaskSpec>) -> Program {
     let node = |at: usize| Node {
         path: [PathSegment::Name(format!("n{at}").into())].into(),
@@ -39,7 +39,7 @@ fn chain(tasks: Vec<TaskSpec>) -> Program {
     Program { blocks: vec![block], tasks, constants: vec![] }
 }
 
-/// How many tasks each step of the root has.
+/// Returns the number of tasks of each step of the root.
 fn sizes(program: &Program) -> Vec<usize> {
     let size = |node: &Node| if let NodeOp::Fused(tasks) = &node.op { tasks.len() } else { 1 };
     program.blocks[0].nodes.iter().map(size).collect()
@@ -112,7 +112,7 @@ fn a_diamond_inside_one_reader_is_one_step() {
     assert_eq!(*fuse(&program, Fusion::Off), program);
 }
 
-/// Whether two nodes of a block could still be merged, by the rules as they are written down.
+/// Two nodes of a block could still be merged, by the rules as documented.
 fn could_merge(program: &Program, block: &Block, producer: usize, consumer: usize) -> bool {
     let (from, to) = (&block.nodes[producer], &block.nodes[consumer]);
     let tasks = |node: &Node| match &node.op {

@@ -1,4 +1,4 @@
-//! The worked examples of `ComputeResumeState`, in every order, with answers at once, late, and out of order.
+//! The worked examples of `ComputeResumeState`, in every order, with answers immediate, late, and out of order.
 
 use super::{
     late::run_late,
@@ -43,7 +43,7 @@ fn check(named: &Named, case: &Case<'_>, ready: &str, recompute: &str, deliverin
     }
 }
 
-/// Edges, all and those from which a requested out-port can be reached.
+/// Returns the number of edges: of all, and of those from which a requested out-port can be reached.
 fn edges(named: &Named, requested: &str) -> (usize, usize) {
     let graph = &named.graph;
     let mut relevant: BTreeSet<Vertex> = named.outputs(requested).iter().map(|at| graph.inputs() + at).collect();

@@ -1,5 +1,5 @@
-//! The naive meaning of a program: every node once per instance, values are numbers, a task is a hash of what it gives
-//! depends on. Two programs that give equal numbers compute the same.
+//! The naive meaning of a program: every node runs once per instance, values are numbers, and a task's output is a hash
+//! of the inputs it depends on. Two programs with equal numbers compute the same.
 
 use crate::{
     model::{
@@ -41,7 +41,7 @@ impl Value {
     }
 }
 
-/// A number as a payload.
+/// Returns a number as a payload.
 pub(super) fn constant(number: u64) -> Payload {
     Payload::inline(number.to_le_bytes())
 }
@@ -55,9 +55,9 @@ fn read(payload: &Payload) -> Value {
     }
 }
 
-/// What an instance of a block came to.
+/// The values an instance of a block has computed.
 pub(super) struct Instance {
-    /// Per node and output.
+    /// The values by node and output.
     pub(super) nodes: Vec<Vec<Value>>,
     pub(super) outputs: Vec<Value>,
 }

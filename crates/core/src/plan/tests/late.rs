@@ -1,9 +1,9 @@
-//! Answers that come late and out of order.
+//! Answers questions late and out of order.
 
 use super::rng::Rng;
 use crate::plan::{Frontier, MissingValues, Resume, Vertex};
 
-/// Runs with answers held back by chance, and given in any order.
+/// Runs with answers delayed at random, and given in random order.
 pub(super) fn run_late<'g>(
     mut resume: Resume<'g>,
     rng: &mut Rng,

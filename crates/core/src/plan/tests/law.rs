@@ -1,8 +1,8 @@
-//! The law that joins planning and reclaiming: a value is needed exactly while the frontier reads it.
+//! The law that connects planning and reclaiming: a value is needed exactly while the frontier reads it.
 //!
-//! A run is simulated: every step runs once, in any order its inputs allow; a value is held while a step that has not run
-//! yet needs it, or it is requested. At every moment of every such run, what the frontier reads is what is held; and when
-//! everything else has been dropped, the steps that a resume would run are the same.
+//! A run is simulated: every step runs once, in any order its inputs allow; a value is held while a step that has not
+//! run yet needs it, or it is requested. At every moment of every such run, the frontier reads exactly the values that
+//! are held; and after all other values have been dropped, a resume would run the same steps.
 
 use super::{
     every::every_graph,
@@ -12,11 +12,11 @@ use super::{
 use crate::plan::{DependencyGraph, Order, Policy, PortSource, PortTarget, Resume, VertexKind};
 use std::collections::BTreeSet;
 
-/// A run of a graph for some of its out-ports, from connections and dependencies alone.
+/// A run of a graph for some of its out-ports, derived from connections and dependencies alone.
 struct Run<'g> {
     graph: &'g DependencyGraph,
     requested: &'g [u32],
-    /// Connections that something requested needs. Those to in-ports: of steps that run.
+    /// Connections that a requested out-port needs. Those to in-ports lead to steps that run.
     needed: Vec<(PortSource, PortTarget)>,
     /// The out-ports that are needed.
     outs: BTreeSet<(u32, u32)>,
@@ -47,7 +47,7 @@ impl<'g> Run<'g> {
         if let PortSource::Port(module, port) = from {
             self.outs.insert((module, port));
             self.steps.insert(module);
-            // What feeds the target is what it depends on.
+            // The target's predecessors include the in-ports it depends on.
             let mut on = vec![];
             self.graph.each_predecessor(self.vertex(target), |before| on.push(self.graph.kind(before)));
             for before in on {
@@ -58,7 +58,7 @@ impl<'g> Run<'g> {
         }
     }
 
-    /// The steps that could run next.
+    /// Returns the steps that could run next.
     fn enabled(&self, ran: &BTreeSet<u32>) -> Vec<u32> {
         let waits = |step: u32| {
             self.needed.iter().any(|(from, to)| match (from, to) {
@@ -76,7 +76,7 @@ impl<'g> Run<'g> {
         }
     }
 
-    /// The values that somebody still needs.
+    /// Returns the values that a step that has not run, or a requested output, still needs.
     fn held(&self, ran: &BTreeSet<u32>) -> BTreeSet<PortSource> {
         let waiting = self.needed.iter().filter(|(_, to)| match to {
             PortTarget::Output(_) => true,
@@ -85,7 +85,7 @@ impl<'g> Run<'g> {
         waiting.map(|(from, _)| *from).filter(|from| self.is_produced(*from, ran)).collect()
     }
 
-    /// What a resume would run and read.
+    /// Returns the steps that a resume would run, and the values it would read.
     fn resume(&self, has: impl Fn(PortSource) -> bool) -> (BTreeSet<u32>, BTreeSet<PortSource>) {
         let resume = Resume::new(self.graph, Policy::Provenance, Order::Lifo, &[], self.requested);
         let frontier = resume.run(|port| self.graph.value_at(port).is_some_and(&has)).expect("nothing missing");

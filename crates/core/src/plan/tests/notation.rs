@@ -12,11 +12,11 @@ struct Ports {
     outs: Vec<String>,
 }
 
-/// A graph and the names of all that is in it.
+/// A graph and the names of its sub-modules and ports.
 pub(super) struct Named {
     pub(super) graph: DependencyGraph,
     modules: Vec<String>,
-    /// Of the parent, then of the sub-modules.
+    /// The in-ports of the parent.
     inputs: Vec<String>,
     outputs: Vec<String>,
     ports: Vec<Ports>,
@@ -30,12 +30,12 @@ fn number(names: &mut Vec<String>, name: &str) -> u32 {
     at as u32
 }
 
-/// Reads the notation, with maximal dependencies.
+/// Parses the notation, with maximal dependencies.
 pub(super) fn graph(text: &str) -> Named {
     parse(text, None)
 }
 
-/// Reads the notation; `depends` says per in-port which out-ports of its sub-module depend on it.
+/// Parses the notation; `depends` gives per in-port the out-ports of its sub-module that depend on it.
 pub(super) fn graph_with(text: &str, depends: &str) -> Named {
     parse(text, Some(depends))
 }
@@ -74,7 +74,7 @@ fn parse(text: &str, depends: Option<&str>) -> Named {
     Named { graph: builder.build(), modules, inputs, outputs, ports }
 }
 
-/// Per out-port of a sub-module the in-ports it depends on.
+/// Returns, per out-port of a sub-module, the in-ports it depends on.
 fn rows(ports: &Ports, depends: &str) -> Vec<Vec<u32>> {
     let on: BTreeMap<&str, Vec<&str>> = depends
         .split(';')
@@ -104,13 +104,13 @@ impl Named {
         names.split_whitespace().map(|name| number(&mut self.outputs.clone(), name)).collect()
     }
 
-    /// The names of all vertices in this state, in order.
+    /// Returns the names of all vertices in this state, in order.
     pub(super) fn in_state(&self, frontier: &Frontier<'_>, state: VertexState) -> BTreeSet<String> {
         let these = (0..self.graph.vertices()).filter(|vertex| frontier.state(*vertex) == state);
         these.map(|vertex| self.name(vertex)).collect()
     }
 
-    /// W: the out-ports that must deliver, with their sub-modules.
+    /// Returns W: the out-ports that must deliver, with their sub-modules.
     pub(super) fn delivering(&self, frontier: &Frontier<'_>) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         for (module, ports) in (0..).zip(&self.ports) {

@@ -1,4 +1,4 @@
-//! Programs by chance, made so that they cannot be wrong; and a check that they are not.
+//! Random programs, valid by construction; and a check that they are valid.
 
 use super::{interpret::constant, rng::Rng};
 use crate::model::{
@@ -6,13 +6,13 @@ use crate::model::{
     program::{BlockIndex, NodeIndex, NodeOp, PortIndex, ProgramArm},
 };
 
-/// What may be in a program.
+/// The kinds of nodes that a random program may contain.
 #[derive(Clone, Copy)]
 pub(super) struct Kinds {
     pub(super) nodes: u64,
     pub(super) containers: bool,
     pub(super) relays: bool,
-    /// How many in ten tasks are pure.
+    /// The number of tasks in ten that are pure.
     pub(super) pure: u64,
 }
 
@@ -20,7 +20,7 @@ pub(super) fn ports(prefix: &str, count: usize) -> Vec<Port> {
     (0..count).map(|at| Port::new(format!("{prefix}{at}"), Type::Int)).collect()
 }
 
-/// A task by chance: some have optional inputs and declare what depends on what.
+/// Returns a random task: some have optional inputs and declare their dependencies.
 fn task(rng: &mut Rng, number: usize, kinds: Kinds) -> TaskSpec {
     let (ins, outs) = (rng.below(4) as usize, 1 + rng.below(3) as usize);
     let name = if rng.one_in(4) { "list" } else { "task" };
@@ -44,7 +44,7 @@ pub(super) fn random(rng: &mut Rng, kinds: Kinds) -> Program {
     let constants = (0..3).map(|_| constant(rng.below(5))).collect();
     let mut program = Program { blocks: vec![], tasks, constants };
     let bodies = if kinds.containers { 3 } else { 0 };
-    // Made from the inside out, so that containers find their bodies; the root is put in front at the end.
+    // Blocks are made from the inside out, so that containers find their bodies; the root is put in front at the end.
     for body in 0..=bodies {
         let is_root = body == bodies;
         let nodes = if is_root { kinds.nodes } else { 3 };
@@ -57,7 +57,8 @@ pub(super) fn random(rng: &mut Rng, kinds: Kinds) -> Program {
 }
 
 fn block(rng: &mut Rng, program: &Program, kinds: Kinds, is_root: bool) -> Block {
-    // Bodies all take two and give two, so that any fits any container; the second output is a loop's condition.
+    // All bodies have two inputs and two outputs, so that any fits any container; the second output is a loop's
+    // condition.
     let input = |varying| BlockInput { port: Port::new("x", Type::Int), varying };
     let mut block = Block {
         inputs: vec![input(!is_root), input(false)],
@@ -85,7 +86,7 @@ fn block(rng: &mut Rng, program: &Program, kinds: Kinds, is_root: bool) -> Block
 }
 
 fn node(rng: &mut Rng, program: &Program, kinds: Kinds, sources: &[Source], at: u64) -> Node {
-    // Inner blocks are known by where they will be: the root is put in front of them.
+    // Inner blocks are referred to by their final index: the root is put in front of them.
     let body = |rng: &mut Rng| 1 + rng.below(program.blocks.len() as u64) as BlockIndex;
     let (op, ins, outs) = if kinds.relays && rng.one_in(5) {
         (NodeOp::Relay, 1, 1)
@@ -104,14 +105,14 @@ fn node(rng: &mut Rng, program: &Program, kinds: Kinds, sources: &[Source], at: 
         let spec = &program.tasks[task as usize];
         (NodeOp::Task(task as u32), spec.inputs.len(), spec.outputs.len())
     };
-    // Half from the newest, so that graphs are deep.
+    // Half of the inputs read from the newest nodes, so that graphs are deep.
     let newest = &sources[sources.len() - 3..];
     let inputs = (0..ins).map(|_| if rng.one_in(2) { rng.pick(newest) } else { rng.pick(sources) }).collect();
     let path = [PathSegment::Name(format!("n{at}").into())].into();
     Node { path, op, inputs, outputs: ports("o", outs).into(), attempt: false, gate: None }
 }
 
-/// Panics unless every index is in range and every node stands after what feeds it.
+/// Panics unless every index is in range and every node stands after the nodes that feed it.
 pub(super) fn assert_sound(program: &Program) {
     for block in &program.blocks {
         let check = |source: Source, before: usize| match source {

@@ -1,4 +1,4 @@
-//! Chance from a seed.
+//! A seeded random number generator.
 
 pub(super) struct Rng(u64);
 
@@ -15,12 +15,12 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// From 0 up to and without `n`.
+    /// Returns a number from 0 up to, but not including, `n`.
     pub(super) fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
-    /// One in `n`.
+    /// True with probability 1 in `n`.
     pub(super) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
@@ -30,12 +30,12 @@ impl Rng {
     }
 }
 
-/// How many seeds: a few by default, many under `ONCEFLOW_LONG=1`.
+/// Returns the seeds to try: a few by default, many under `ONCEFLOW_LONG=1`.
 pub(super) fn seeds(default: u64) -> std::ops::Range<u64> {
     0..if long() { default * 10 } else { default }
 }
 
-/// Whether there is much time.
+/// `ONCEFLOW_LONG=1` is set: long tests run in full.
 pub(super) fn long() -> bool {
     std::env::var_os("ONCEFLOW_LONG").is_some_and(|value| value == "1")
 }

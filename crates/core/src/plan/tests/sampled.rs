@@ -1,5 +1,5 @@
-//! Larger graphs by chance: parts that nothing requested needs, in-ports that nothing feeds, declared and maximal
-//! dependencies mixed.
+//! Larger random graphs: with parts that no requested out-port needs, in-ports that nothing feeds, and a mix of
+//! declared and maximal dependencies.
 
 use super::{
     brute::{Set, Small},
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::plan::{DependencyGraph, DependencyGraphBuilder, Order, Policy, PortSource, PortTarget, Resume};
 
-/// A graph of up to so many sub-modules.
+/// Returns a random graph of up to `modules_max` sub-modules.
 pub(super) fn random(rng: &mut Rng, modules_max: u64, ports_max: u64) -> DependencyGraph {
     let (inputs, outputs) = (rng.below(3) as u32, 1 + rng.below(3) as u32);
     let mut builder = DependencyGraphBuilder::new(inputs, outputs);
@@ -36,7 +36,7 @@ pub(super) fn random(rng: &mut Rng, modules_max: u64, ports_max: u64) -> Depende
     builder.build()
 }
 
-/// At least one of the parent's out-ports.
+/// Returns a random selection of the parent's out-ports, at least one.
 pub(super) fn requested(rng: &mut Rng, graph: &DependencyGraph) -> Vec<u32> {
     let first = rng.below(u64::from(graph.outputs())) as u32;
     (0..graph.outputs()).filter(|at| *at == first || rng.one_in(2)).collect()

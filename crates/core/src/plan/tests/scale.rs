@@ -1,10 +1,11 @@
-//! Large graphs cost what they have: measured by the vertices taken, not by the clock.
+//! The cost of large graphs is proportional to their size: measured by the vertices taken, not by the clock.
 
 use crate::plan::{
     DependencyGraph, DependencyGraphBuilder, Order, Policy, PortSource, PortTarget, Resume, VertexKind, VertexState,
 };
 
-/// The iterations of a loop that computes Fibonacci numbers, one after the other: three carried ports a, b and a count.
+/// Returns the iterations of a loop that computes Fibonacci numbers, one after the other: three carried ports a, b and
+/// a count.
 fn fibonacci(n: u32) -> DependencyGraph {
     let mut builder = DependencyGraphBuilder::new(3, 1);
     let mut carried = [PortSource::Input(0), PortSource::Input(1), PortSource::Input(2)];
@@ -18,7 +19,7 @@ fn fibonacci(n: u32) -> DependencyGraph {
     builder.build()
 }
 
-/// Pascal's triangle as one composite: n(n-1)/2 adders, the ones at the sides are an in-port.
+/// Returns Pascal's triangle as one composite: n(n-1)/2 adders; the ones at the sides are an in-port.
 fn pascal(n: u32) -> DependencyGraph {
     let mut builder = DependencyGraphBuilder::new(1, n - 1);
     let one = PortSource::Input(0);
@@ -38,7 +39,8 @@ fn pascal(n: u32) -> DependencyGraph {
     builder.build()
 }
 
-/// Elements of an each, side by side: ten steps in a row, with a side way from the first to the last.
+/// Returns the elements of an each, side by side: ten steps in a row, with a direct connection from the first to the
+/// last.
 fn elements(count: u32) -> DependencyGraph {
     let mut builder = DependencyGraphBuilder::new(1, count);
     for element in 0..count {
@@ -56,7 +58,7 @@ fn elements(count: u32) -> DependencyGraph {
     builder.build()
 }
 
-/// Vertices taken, and steps that run, when only the in-ports have values.
+/// Returns the vertices taken, and the steps that run, when only the in-ports have values.
 fn fresh(graph: &DependencyGraph, policy: Policy, order: Order) -> (u64, u32) {
     let all: Vec<_> = (0..graph.outputs()).collect();
     let resume = Resume::new(graph, policy, order, &[], &all);
@@ -99,7 +101,7 @@ fn a_million_steps_are_explained_side_by_side() {
     let count = 100_000;
     let graph = elements(count);
     assert_eq!(graph.modules(), 1_000_000);
-    // Every element is at another step: what stands before is done, and eagerly forgotten.
+    // Every element is at another step: the steps before it are done, and their values are already reclaimed.
     let all: Vec<_> = (0..count).collect();
     let resume = Resume::new(&graph, Policy::Provenance, Order::Lifo, &[], &all);
     let has = |port| match graph.value_at(port) {

@@ -1,4 +1,4 @@
-//! Specialised programs compute the same from known values, do only what is needed, and say why.
+//! Specialised programs compute the same from known values, run only the steps that are needed, and explain why.
 
 use super::{
     interpret::{Value, run},
@@ -22,7 +22,7 @@ fn runs(plan: &Plan) -> Vec<NodeIndex> {
     run.map(|line| line.node).collect()
 }
 
-/// Runs a plan with what it reuses, and compares.
+/// Runs a plan with the values it reuses, and compares the outputs with those of the whole program.
 fn check_plan(program: &Program, plan: &Plan, inputs: &[Value], what: &str) {
     assert_sound(&plan.program);
     let whole = run(program, 0, inputs);
@@ -39,7 +39,7 @@ fn check_plan(program: &Program, plan: &Plan, inputs: &[Value], what: &str) {
     check_nodes(program, plan, what);
 }
 
-/// No task lacks an input it must have, and no relay speaks to nobody.
+/// Checks that every task has its required inputs, and every relay a consumer.
 fn check_nodes(program: &Program, plan: &Plan, what: &str) {
     let block = &plan.program.blocks[0];
     let read: BTreeSet<_> = block
@@ -85,13 +85,13 @@ fn specialised_programs_compute_the_same_and_run_only_what_is_needed() {
         assert!(plan.reuse.iter().all(|(_, at)| known.contains_key(at)));
         let shown = plan.outputs.iter().filter(|at| !block.outputs[usize::from(**at)].hidden).copied();
         assert_eq!(shown.collect::<Vec<_>>(), requested);
-        // Fused, it is still the same.
+        // The fused plan still computes the same.
         let fused = Plan { program: fuse(&plan.program, Fusion::On).into_owned(), ..plan.clone() };
         let whole = run(&program, 0, &inputs);
         let reuse = plan.reuse.iter().map(|(_, (node, port))| whole.nodes[*node as usize][usize::from(*port)].clone());
         let given: Vec<_> = inputs.iter().cloned().chain(reuse).collect();
         assert_eq!(run(&fused.program, 0, &given).outputs, run(&plan.program, 0, &given).outputs, "seed {seed}");
-        // Planned with nothing new to know, the plan is its own plan.
+        // Planning again without known values returns the same plan.
         let all: Vec<_> =
             (0..).zip(&plan.program.blocks[0].outputs).filter(|(_, o)| !o.hidden).map(|(at, _)| at).collect();
         let again = specialise(&plan.program, &BTreeMap::<_, ()>::new(), &all, None).expect("a plan");
@@ -102,7 +102,8 @@ fn specialised_programs_compute_the_same_and_run_only_what_is_needed() {
     assert!(reused > 2_000 && skipped > 2_000, "{reused} reused, {skipped} skipped");
 }
 
-/// `/a:o` and so on; every task takes what is named, gives `o`; the last gives the output.
+/// Returns a flow of tasks `/a:o` and so on; every task reads the named sources and has one output `o`; the last one's
+/// is the flow's output.
 fn flow(nodes: &[(&str, &str, &[&str])]) -> Program {
     let mut program = Program { blocks: vec![], tasks: vec![], constants: vec![] };
     let mut block = Block {
@@ -138,7 +139,7 @@ fn flow(nodes: &[(&str, &str, &[&str])]) -> Program {
     program
 }
 
-/// Plans the new flow from all valid values of the old one but those of `lost`; x of the new one is `x`.
+/// Plans the new flow from all valid values of the old one but those of `lost`; `x` is the input x of the new flow.
 fn explain(old: &Program, new: &Program, x: u8, lost: &[&str]) -> String {
     let digests = |x: u8| [Some(crate::Digest::from_bytes([x; 32])), Some(crate::Digest::from_bytes([100; 32]))];
     let (was, is) = (ProvenanceKeys::new(old, 0, &digests(1)), ProvenanceKeys::new(new, 0, &digests(x)));
@@ -194,7 +195,7 @@ fn what_is_reused_is_one_more_input() {
 
 #[test]
 fn no_opening_enables_more_than_a_batch_can() {
-    // a feeds very many, which nobody reads, so that joins stand behind them: all of them read only what is reused.
+    // a feeds very many nodes without readers, so that joins stand behind them: all of them read only reused values.
     let count: NodeIndex = 200_000;
     let mut program = flow(&[("a", "1", &["x"]), ("b", "1", &["a"])]);
     let block = &mut program.blocks[0];

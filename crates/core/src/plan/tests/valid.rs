@@ -17,7 +17,7 @@ fn digests(inputs: &[Value]) -> Vec<Option<Digest>> {
     inputs.iter().map(|value| Some(Digest::of(format!("{value:?}").as_bytes()))).collect()
 }
 
-/// Changes one thing, or two; says the new inputs.
+/// Makes one or two random changes to the program or its inputs; returns the new inputs.
 fn change(rng: &mut Rng, program: &mut Program, inputs: &[Value]) -> Vec<Value> {
     let mut inputs = inputs.to_vec();
     for _ in 0..1 + rng.below(2) {
@@ -32,7 +32,7 @@ fn change(rng: &mut Rng, program: &mut Program, inputs: &[Value]) -> Vec<Value> 
             }
             2 => program.constants[0] = constant(rng.below(5)),
             3 => {
-                // Another source for one input; only inputs and constants, so that nothing can go round in circles.
+                // Another source for one input; only inputs and constants, so that no cycle can arise.
                 let node = rng.below(program.blocks[0].nodes.len() as u64) as usize;
                 let inputs = &mut program.blocks[0].nodes[node].inputs;
                 if !inputs.is_empty() {
@@ -61,7 +61,7 @@ fn keys_are_equal_exactly_where_values_are() {
         let (before, after) = (run(&old, 0, &inputs), run(&new, 0, &new_inputs));
         let valid = still_valid((&old.blocks[0], &old_keys), (&new.blocks[0], &new_keys));
         for (node, outputs) in (0..).zip(&after.nodes) {
-            // Lists by chance come out equal (empty) from different things.
+            // Random lists may come out equal (empty) from different sources.
             let is_list = |node: u32| {
                 let task = &new.blocks[0].nodes[node as usize].op;
                 matches!(task, NodeOp::Task(task) if new.tasks[*task as usize].name.starts_with("list"))
@@ -94,7 +94,7 @@ fn with_containers_what_is_said_to_be_valid_is() {
         let mut new = old.clone();
         let inputs = [Value::Number(rng.below(3)), Value::Number(rng.below(3) + 10)];
         let new_inputs = change(rng, &mut new, &inputs);
-        // The digest of a body is a digest of all it means, here: everything.
+        // The digest of a body covers its whole meaning; here, all tasks and constants.
         for program in [&mut new] {
             let meaning = format!("{:?} {:?}", program.tasks, program.constants);
             let changed = program.tasks.iter().zip(&old.tasks).any(|(new, old)| new.version != old.version)

@@ -1,4 +1,4 @@
-//! A digest is equal exactly if the meaning is.
+//! Two flows have equal digests exactly if they mean the same.
 
 use super::{notation::library, shapes::lower};
 use onceflow_core::model::{Library, check, graph::ModuleKind};

@@ -1,7 +1,7 @@
-//! Lowering changes nothing: a flow, carried out naively as it is described, and its program, carried out node by node,
+//! Lowering preserves meaning: a flow, executed naively as it is described, and its program, executed node by node,
 //! give the same outputs, run the same steps without outputs, and the program runs nothing that the flow would not.
 //!
-//! Tasks here are made up: what one gives is a number that depends on its name and on everything it was given.
+//! Tasks here are fakes: their output is a number that depends on the task's name and on all its inputs.
 
 use onceflow_core::{
     model::{
@@ -20,7 +20,7 @@ pub(crate) enum Value {
     None,
     Number(u64),
     List(Vec<Value>),
-    /// What it is, is up to who reads it.
+    /// A constant's bytes; the reader interprets them.
     Constant(Vec<u8>),
 }
 
@@ -53,7 +53,7 @@ fn made(ty: &Type, seed: u64) -> Value {
     }
 }
 
-/// What was run, and how often; `None` when it goes on for too long.
+/// The tasks that were run, and how often. Its methods return `None` when the execution takes too long.
 #[derive(Default)]
 pub(crate) struct Ran {
     tasks: BTreeMap<(String, u64), usize>,
@@ -86,7 +86,7 @@ fn constant(payload: &Payload) -> Value {
     if *payload == Payload::unit() { Value::Unit } else { Value::Constant(bytes.to_vec()) }
 }
 
-/// The rounds of an each: the elements of all that is iterated.
+/// Returns the rounds of an each: the elements of all iterated lists.
 fn rounds(inputs: &[Value], over: &[bool]) -> Vec<Vec<Value>> {
     let lists: Vec<_> = inputs.iter().zip(over).map(|(input, over)| over.then(|| input.elements())).collect();
     let count = lists.iter().flatten().map(Vec::len).min().unwrap_or(0);
@@ -95,7 +95,7 @@ fn rounds(inputs: &[Value], over: &[bool]) -> Vec<Vec<Value>> {
     (0..count).map(|round| (0..inputs.len()).map(|input| at(round, input)).collect()).collect()
 }
 
-/// Per output the list of what all rounds gave.
+/// Returns, per output, the list of the results of all rounds.
 fn gathered(rounds: Vec<Vec<Value>>, outputs: usize) -> Vec<Value> {
     (0..outputs).map(|at| Value::List(rounds.iter().map(|round| round[at].clone()).collect())).collect()
 }
@@ -270,7 +270,7 @@ impl Machine<'_> {
     }
 }
 
-/// Asserts that the program of `main` does what the flow says; whether that could be found out.
+/// Asserts that the program of `main` does what the flow describes; returns whether that could be determined.
 pub(crate) fn assert_same(library: &Library, requested: Option<&[String]>) -> bool {
     let program = check(library, "main", requested).unwrap_or_else(|errors| panic!("{errors}"));
     let main = &library.flows["main"];

@@ -1,4 +1,4 @@
-//! Every way in which a graph can be wrong is said: what, where, and what may help.
+//! Every mistake in a graph is reported: the mistake, its address, and a hint.
 
 use super::notation::library;
 use expect_test::{Expect, expect};

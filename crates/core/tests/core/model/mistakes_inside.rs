@@ -1,4 +1,4 @@
-//! Every way in which a module can be wrong by itself is said: loops, eaches, choices, attempts, calls that never end.
+//! Every mistake inside a single module is reported: in loops, eaches, choices, attempts, and calls that never end.
 
 use super::{mistakes::check_mistakes, notation::library};
 use expect_test::expect;

@@ -21,7 +21,7 @@ use onceflow_core::{
     payload::Payload,
 };
 
-/// All flows of a text.
+/// Parses all flows of a text.
 pub(crate) fn library(text: &str) -> Library {
     let mut reader = Reader::of(text);
     let mut library = Library::default();
@@ -34,7 +34,7 @@ pub(crate) fn library(text: &str) -> Library {
 }
 
 struct Reader {
-    /// With the line and the column of each.
+    /// The tokens, each with its line and column.
     tokens: Vec<(String, u32, u32)>,
     at: usize,
 }

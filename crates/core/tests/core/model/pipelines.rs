@@ -1,4 +1,4 @@
-//! An each over what another each gives joins it, where nothing waits for the whole list.
+//! An each that iterates another each's output is joined with it, unless something waits for the whole list.
 
 use super::{meaning::assert_same, notation::library, print::print, random::Random, shapes::lower};
 use expect_test::{Expect, expect};
@@ -8,7 +8,7 @@ fn check_joined(text: &str, expected: Expect) {
     expected.assert_eq(&print(&lower(text)));
 }
 
-/// `a: each x (x: int) -> (y: int)` around one task.
+/// Returns `a: each x (x: int) -> (y: int)` around one task.
 fn each(name: &str) -> String {
     format!("{name}: each x (x: int) -> (y: int) {{ t: task {name}(x: int) -> (y: int); x -> t.x; t.y -> y; }};")
 }
@@ -170,7 +170,7 @@ fn a_fork_joins_as_well() {
     );
 }
 
-/// Eaches over what other eaches give, with what sums of whole lists give as captures.
+/// Returns a random flow of eaches over the outputs of other eaches, which also capture sums of whole lists.
 fn random(seed: u64) -> String {
     let mut random = Random(seed);
     let (mut lists, mut numbers) = (vec![String::from("xs")], vec![String::from("k")]);

@@ -1,4 +1,4 @@
-//! Programs as short text, for snapshots.
+//! Prints programs as short text, for snapshots.
 
 use onceflow_core::model::{
     BlockOutput, InstancePath, Node, Program, Source,
@@ -6,7 +6,7 @@ use onceflow_core::model::{
 };
 use std::fmt::Write;
 
-/// One line for every block, node and output.
+/// Returns a text with one line for every block, node and output.
 pub(crate) fn print(program: &Program) -> String {
     let mut text = String::new();
     for (at, block) in program.blocks.iter().enumerate() {

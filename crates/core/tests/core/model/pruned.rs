@@ -1,4 +1,4 @@
-//! What no requested output needs does not run.
+//! Steps that no requested output needs do not run.
 
 use super::{notation::library, print::print};
 use expect_test::{Expect, expect};

@@ -1,4 +1,4 @@
-//! Random flows: those made well pass, and lower to sound programs; those then damaged are refused or pass, and nothing
+//! Random flows: well-formed ones pass and lower to sound programs; damaged ones are refused or pass, and nothing
 //! panics.
 
 use super::meaning::assert_same;
@@ -10,7 +10,7 @@ use onceflow_core::{
     payload::Payload,
 };
 
-/// Numbers from a seed.
+/// A seeded random number generator.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -29,13 +29,14 @@ impl Random {
     }
 }
 
-/// Makes flows. Everything is int, list<int>, list<list<int>> .. or bool, so that there is always something to connect.
+/// Makes random flows. All types are int, list<int>, list<list<int>> .. or bool, so that there is always a port to
+/// connect.
 struct Maker {
     random: Random,
     budget: usize,
-    /// The flow that is being made, as far as others see it.
+    /// The flow that is being made, with the ports that others see.
     this: (String, Graph),
-    /// Around how many arms that may not be taken this is: only there may the flow call itself.
+    /// The number of conditional arms around the current module: only inside one may the flow call itself.
     guarded: usize,
 }
 
@@ -52,7 +53,7 @@ impl Maker {
         (0..count).map(|at| Port::new(format!("{name}{at}"), self.random.pick(&types).clone())).collect()
     }
 
-    /// A source of a type, made if there is none.
+    /// Returns a source of a type, created if there is none.
     fn source(&mut self, graph: &mut Graph, available: &mut Available, ty: &Type) -> Option<Endpoint> {
         if matches!(ty, Type::Option(_)) && self.random.chance(30) {
             return None;
@@ -103,13 +104,13 @@ impl Maker {
         for port in graph.outputs.clone() {
             self.connect(&mut graph, &mut available, endpoint(None, &port.name), &port.ty, true);
         }
-        // The order in which modules are written down means nothing.
+        // The order in which modules are written has no meaning.
         let turn = self.random.below(graph.modules.len());
         graph.modules.rotate_left(turn);
         graph
     }
 
-    /// A module, what it takes and what it gives.
+    /// Returns a module with its inputs and outputs.
     fn kind(&mut self, depth: usize, flows: &[(String, Graph)]) -> (ModuleKind, Vec<Port>, Vec<Port>) {
         if self.guarded > 0 && self.random.chance(25) {
             let (name, graph) = self.this.clone();
@@ -235,7 +236,7 @@ fn what_is_made_well_passes_and_lowers_to_a_sound_program() {
     assert!(calls > 100 && eaches > 100, "{calls} flows that recur, {eaches} eaches");
 }
 
-/// Every graph of a library, however deep.
+/// Visits a graph and every graph inside it, however deep.
 fn graphs(graph: &mut Graph, visit: &mut impl FnMut(&mut Graph)) {
     visit(graph);
     for module in &mut graph.modules {

@@ -1,4 +1,4 @@
-//! All shapes lower, each to the program that is written here.
+//! All shapes of flows lower, each to the program that is written here.
 
 use super::{meaning::assert_same, notation::library, print::print};
 use expect_test::{Expect, expect};
@@ -187,7 +187,7 @@ fn steps_without_outputs_run_wherever_they_are() {
     );
 }
 
-/// What the kernel must run right, with how many nodes each becomes.
+/// The shapes that the kernel must run correctly, with the number of nodes each lowers to.
 #[test]
 fn the_shapes_of_the_kernel_lower_and_mean_what_they_say() {
     let chain = |length: usize| {

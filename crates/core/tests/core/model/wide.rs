@@ -7,7 +7,7 @@ use onceflow_core::{
 };
 use std::fmt::Write;
 
-/// Asserts that it is sound, and counts tasks and relays.
+/// Asserts that the program is sound, and counts tasks and relays.
 fn counts(program: &Program) -> (usize, usize) {
     program.assert_sound();
     let nodes = || program.blocks.iter().flat_map(|block| &block.nodes);
@@ -19,7 +19,7 @@ fn counts(program: &Program) -> (usize, usize) {
 fn ten_thousand_independent_steps_lower() {
     let tasks: String = (0..10_000).map(|at| format!("n{at}: task n(x: int) -> (); x -> n{at}.x; ")).collect();
     let program = lower(&format!("flow main(x: int) -> () {{ {tasks} }}"));
-    // 79 relays open what 10 000 steps wait for, and 79 join them, one batch each, and one joins those.
+    // 79 relays enable the 10 000 steps, and 79 join them, each in one batch, and one more joins those.
     assert_eq!(counts(&program), (10_000, 159));
     let wiring = Wiring::of(&program);
     assert_eq!((wiring.blocks[0].opening.enabled.len(), wiring.blocks[0].end.of), (79, 1));

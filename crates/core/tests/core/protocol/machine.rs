@@ -1,4 +1,4 @@
-//! The least store there can be, and a worker that knows only tasks and eaches: enough to see what batches do.
+//! A minimal in-memory store, and a worker that knows only tasks and eaches: enough to observe the effect of batches.
 
 use onceflow_core::{
     Batch, Digest, EdgeName, Fences, Group, Inbox, Key, Kind as GroupKind, Name, Op, Require, Row, Shard, Timestamp,
@@ -33,7 +33,8 @@ fn end(text: &str, port: &str) -> Endpoint {
     }
 }
 
-/// Tasks that are joined so: `x -> a; a -> b; b -> y`. Names with x are inputs, those with y or z outputs.
+/// Returns a graph of tasks, connected as in `x -> a; a -> b; b -> y`. Names with x are inputs, those with y or z
+/// outputs.
 pub(crate) fn tasks_graph(text: &str) -> Graph {
     let mut graph = Graph::default();
     let pairs: Vec<_> = text.split(';').map(|pair| pair.trim().split_once(" -> ").expect("a -> b")).collect();
@@ -61,7 +62,7 @@ pub(crate) fn tasks_graph(text: &str) -> Graph {
     graph
 }
 
-/// Every element of `x` through two tasks, one after the other.
+/// Returns a graph that sends every element of `x` through two tasks, one after the other.
 pub(crate) fn each_graph(concurrency: Option<u32>) -> Graph {
     let body = tasks_graph("x -> a; a -> b; b -> y");
     let kind = ModuleKind::Each { body, over: vec!["x".into()], concurrency };
@@ -93,7 +94,7 @@ fn value(name: &str) -> Outcome {
     Outcome::Value(Payload::Stored(stored(name, 1)))
 }
 
-/// Rows, bitmaps, counters, and who holds which value.
+/// The state of the store: rows, bitmaps, counters, and the edges that hold values.
 #[derive(Clone)]
 pub(crate) struct Machine {
     plan: Arc<InstalledProgram>,
@@ -107,7 +108,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// A run of the graph that has just started. `n` is the length of its lists.
+    /// Starts a run of the graph. `n` is the length of its lists.
     pub(crate) fn new(graph: &Graph, n: u64) -> Self {
         let library = Library { flows: [(String::from("main"), graph.clone())].into() };
         let program: Program = check(&library, "main", None).expect("a graph that checks");
@@ -157,12 +158,12 @@ impl Machine {
         self.rows.iter().filter(|(key, _)| key.group.kind() == GroupKind::Queue)
     }
 
-    /// The steps that are ready, by a name that tells them apart.
+    /// Returns the ready steps, by unique names.
     pub(crate) fn ready(&self) -> Vec<String> {
         self.queue_rows().map(|(key, _)| name_of(key)).collect()
     }
 
-    /// Takes a step, performs it, commits.
+    /// Claims a step, runs it, and commits its outputs.
     pub(crate) fn perform(&mut self, name: &str) {
         let (key, row) = self.queue_rows().find(|(key, _)| name_of(key) == name).expect("it is ready");
         let (key, inbox) = (key.clone(), Inbox::from_row(row).expect("an inbox"));
@@ -241,7 +242,7 @@ impl Machine {
         while !todo.is_empty() {
             todo.iter().for_each(|op| self.plain(op));
             waiting.append(&mut todo);
-            // Full bitmaps first: a counter that they raise again was never zero.
+            // Full bitmaps fire first: a counter that they raise again was never zero.
             let full = |op: &Op| matches!(op, Op::SetBit { .. }) && self.is_complete(op);
             let next = waiting.iter().position(full).or_else(|| waiting.iter().position(|op| self.is_complete(op)));
             if let Some(next) = next
@@ -295,7 +296,7 @@ impl Machine {
         }
     }
 
-    /// Nothing is in flight: only the root frame, its outputs and the step that settles are left.
+    /// Asserts that nothing is in flight: only the root frame, its outputs and the settling step are left.
     pub(crate) fn is_at_rest(&self) {
         let keys = &self.plan.keys;
         assert!(self.bits.is_empty() && self.counters.is_empty(), "{:?} {:?}", self.bits, self.counters);
@@ -304,7 +305,7 @@ impl Machine {
         let left = self.rows.keys().filter(|key| key.group == keys.rows).count();
         assert_eq!(left, 1 + outputs, "rows are left beside the frame and the outputs: {:?}", self.rows.keys());
         assert!(self.rows.contains_key(&keys.frame(FrameId::ROOT)));
-        // Inputs, the program, and what has arrived at the end.
+        // The edges of the inputs, of the program, and of the outputs that have arrived at the end.
         assert_eq!(self.edges.len(), inputs + 1 + outputs, "{:?}", self.edges);
         assert_eq!(self.elements.is_empty(), self.gathered == 0);
     }
