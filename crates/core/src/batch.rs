@@ -70,7 +70,7 @@ pub enum Op {
         key: Key,
         /// The number.
         bit: u32,
-        /// How many there are; the same every time.
+        /// The size of the full set; the same in every operation on the row.
         of: u32,
         /// The operations that apply when all numbers are in the set.
         when_full: Vec<Op>,

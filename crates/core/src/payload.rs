@@ -1,7 +1,7 @@
 //! The payload of a connection: small values themselves, large values by reference.
 //!
-//! A small value is copied to every consumer, so it needs no counting; a large value is stored, and each holder of the payload
-//! has an edge to it. A payload therefore has at most one reference.
+//! A small value is copied to every consumer, so it needs no counting; a large value is stored, and each holder of the
+//! payload has an edge to it. A payload therefore has at most one reference.
 
 use crate::{digest::Digest, row::Row, value::ValueId};
 use serde::{Deserialize, Serialize};

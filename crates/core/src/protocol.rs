@@ -1,13 +1,13 @@
 //! Decides the batch of every commit, delivery, opening and ending of a run: facts in, a batch out. Written once, for
 //! every store.
 //!
-//! **A ready row is the only permission to run.** The batch that commits a step's outputs deletes the row, delivers the outputs
-//! to every consumer, and makes each consumer ready that has all its inputs. There is no moment in between, so no step runs
-//! again after it took effect, and none is forgotten.
+//! **A ready row is the only permission to run.** The batch that commits a step's outputs deletes the row, delivers the
+//! outputs to every consumer, and makes each consumer ready that has all its inputs. There is no moment in between, so
+//! no step runs again after it took effect, and none is forgotten.
 //!
-//! **A consumer holds the values it waits for.** A delivery is a copy of a small value, or an edge to a large one, in the
-//! consumer's own inbox; the consumer's commit consumes it. So a producer need not learn that its output was read, and a run
-//! holds exactly the values that its remaining steps will read.
+//! **A consumer holds the values it waits for.** A delivery is a copy of a small value, or an edge to a large one, in
+//! the consumer's own inbox; the consumer's commit consumes it. So a producer need not learn that its output was read,
+//! and a run holds exactly the values that its remaining steps will read.
 //!
 //! | module | what it owns |
 //! |---|---|

@@ -40,7 +40,7 @@ impl Inbox {
         Row::from(row)
     }
 
-    /// Decodes a row that [`Inbox::to_row`] encoded; `None` if the row is something else.
+    /// Decodes a row that [`Inbox::to_row`] encoded; `None` if the row is not an inbox.
     pub fn from_row(row: &[u8]) -> Option<Self> {
         let (kind, [id, prefix, note]) = parts(row)?;
         Some(Inbox { group: Group::of_kind(kind, id), prefix: Name::new(prefix), note: note.to_vec() })

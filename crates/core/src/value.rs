@@ -1,4 +1,5 @@
-//! Values as data: immutable content that refers to other values, the edges that keep it alive, and the changes to both.
+//! Values as data: immutable content that refers to other values, the edges that keep it alive, and the changes to
+//! both.
 //! `onceflow_store::values` stores them.
 
 mod change;

@@ -17,7 +17,7 @@ pub enum Invalid {
     TooMany {
         /// The bounded quantity.
         what: &'static str,
-        /// Its size.
+        /// The number or size that was found.
         found: usize,
         /// The bound.
         limit: usize,
@@ -31,7 +31,7 @@ pub enum Invalid {
         key: Key,
         /// The bit.
         bit: u32,
-        /// Its size.
+        /// The size of the bitmap.
         of: u32,
     },
     /// Two operations on one row with different triggers.

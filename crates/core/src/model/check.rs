@@ -31,8 +31,8 @@ use std::{
 
 /// Checks the flow `main` and all it calls, and makes the program that gives the `requested` outputs (`None`: all).
 ///
-/// Every mistake is reported once, at the first place where a run would meet it: callers before what they call, modules
-/// in the order they were written down.
+/// Every mistake is reported once, at the first place where a run would meet it: callers before the flows they call,
+/// modules in the order they were written.
 pub fn check(library: &Library, main: &str, requested: Option<&[String]>) -> Result<Program, Errors> {
     check_within(GRAPH_MODULES_MAX, library, main, requested)
 }

@@ -61,8 +61,8 @@ pub enum ModuleKind {
     Loop {
         /// The graph that is repeated.
         body: Graph,
-        /// Which output of the body feeds which input of the next iteration, by name. Inputs not named here are the same
-        /// in every iteration.
+        /// Which output of the body feeds which input of the next iteration, by name. Inputs not named here are the
+        /// same in every iteration.
         carried: Vec<(String, String)>,
         /// The output of type bool that says whether another iteration follows.
         condition: String,

@@ -13,7 +13,8 @@
 
 use crate::adjacency::Adjacency;
 
-/// Number of a vertex of a [`DependencyGraph`]: in-ports of the parent, then its out-ports, the sub-modules, their in-ports.
+/// Number of a vertex of a [`DependencyGraph`]: in-ports of the parent, then its out-ports, the sub-modules, their
+/// in-ports.
 pub type Vertex = u32;
 
 const UNFED: u32 = u32::MAX;

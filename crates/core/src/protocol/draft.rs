@@ -253,7 +253,8 @@ impl<'a> Draft<'a> {
         Op::SetBit { key, bit: site.index - range.start, of: range.end - range.start, when_full }
     }
 
-    /// Opens an instance: delivers its varying inputs to their consumers, and makes every node ready that waits for nothing.
+    /// Opens an instance: delivers its varying inputs to their consumers, and makes every node ready that waits for
+    /// nothing.
     pub fn open(&mut self, site: Site<'_>, varying: &dyn Fn(PortIndex) -> Outcome) {
         let plan = self.plan;
         let wiring = &plan.wiring.blocks[site.block as usize];

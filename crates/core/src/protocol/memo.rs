@@ -1,5 +1,5 @@
-//! The memo of a step: one digest of its code, its parameters and the content of its inputs. Equal digests mean equal outputs,
-//! so a run that keeps memos can reuse them.
+//! The memo of a step: one digest of its code, its parameters and the content of its inputs. Equal digests mean equal
+//! outputs, so a run that keeps memos can reuse them.
 //!
 //! Unless a step is pure, its memo includes its address: two charges of the same amount are two charges.
 

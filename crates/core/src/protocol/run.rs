@@ -260,7 +260,8 @@ pub fn turn_to<'a>(plan: &'a InstalledProgram, state: State, next: Phase) -> Dra
     draft
 }
 
-/// Puts parked steps back into their queues, and the run into phase running. Failed steps have all their attempts again.
+/// Puts parked steps back into their queues, and the run into phase running. Failed steps have all their attempts
+/// again.
 pub fn unpark<'a>(plan: &'a InstalledProgram, state: State, parked: &[(StepId, Row, Parked)]) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
     set_phase(plan, &mut draft, state, Phase::Running);

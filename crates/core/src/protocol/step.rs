@@ -283,7 +283,8 @@ pub fn next_iteration<'a>(
     draft
 }
 
-/// Closes a frame: its outputs are delivered to the consumers of the step that opened it. `outer` is the frame around it.
+/// Closes a frame: its outputs are delivered to the consumers of the step that opened it. `outer` is the frame around
+/// it.
 pub fn close<'a>(
     plan: &'a InstalledProgram,
     state: State,
@@ -321,7 +322,8 @@ pub fn park_open<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, wh
     aside(taken.leaving(plan, state), state, taken, (why, None), state.phase)
 }
 
-/// As [`park`], for an at-most-once step that no worker has claimed: the worker that started it, with this fence, is gone.
+/// As [`park`], for an at-most-once step that no worker has claimed: the worker that started it, with this fence, is
+/// gone.
 /// `row` is its ready row as it was read, so that a worker that claims it meanwhile wins.
 pub fn park_abandoned<'a>(plan: &'a InstalledProgram, state: State, started: &Taken, row: &Row, why: Why) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);

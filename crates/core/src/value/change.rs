@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{digest::Digest, key::Name, row::Row, time::Timestamp};
 
-/// A change to values. Changes apply in order: a value comes before its referents' edges, an element before the list that
-/// gathers it.
+/// A change to values. Changes apply in order: a value comes before its referents' edges, an element before the list
+/// that gathers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueChange {
     /// Puts a value. If no change refers to it, it is garbage from birth.
@@ -124,8 +124,8 @@ impl ValueChange {
         ValueChange::Clear { edge, from, deadline: None }
     }
 
-    /// Puts a list that owns the elements under `prefix` from now on. The cost does not depend on their number: no count
-    /// changes. Their edges can no longer be set, moved or cleared, and go when the list is reclaimed.
+    /// Puts a list that owns the elements under `prefix` from now on. The cost does not depend on their number: no
+    /// count changes. Their edges can no longer be set, moved or cleared, and go when the list is reclaimed.
     ///
     /// The caller vouches for `n`; `fsck` checks it.
     pub fn gather(id: ValueId, prefix: Name, n: u64, digest: Digest) -> Self {

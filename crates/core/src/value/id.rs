@@ -20,7 +20,8 @@ impl ValueId {
     /// Creates the id with these bytes.
     ///
     /// # Panics
-    /// If there are none, or more than [`ID_BYTES_MAX`](limits::ID_BYTES_MAX). For bytes from outside use [`ValueId::checked`].
+    /// If there are none, or more than [`ID_BYTES_MAX`](limits::ID_BYTES_MAX). For bytes from outside use
+    /// [`ValueId::checked`].
     pub fn new(bytes: impl AsRef<[u8]>) -> Self {
         Self::checked(bytes.as_ref()).expect("an id has 1 to limits::ID_BYTES_MAX bytes")
     }

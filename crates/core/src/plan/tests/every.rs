@@ -1,5 +1,5 @@
-//! Every graph of up to three sub-modules with up to two in-ports and two out-ports, up to two in-ports and two out-ports
-//! of the parent, every dependency, every set of values, every set of changes: proved against the definition.
+//! Every graph of up to three sub-modules with up to two in-ports and two out-ports, up to two in-ports and two
+//! out-ports of the parent, every dependency, every set of values, every set of changes: proved against the definition.
 //!
 //! Left out are only cases that cannot matter: graphs that differ by the names of ports (kept: one order of each
 //! sub-module's in-ports and of the parent's out-ports), and vertices from which no requested out-port can be reached

@@ -59,7 +59,8 @@ pub fn go_on_undoing<'a>(plan: &'a InstalledProgram, state: State, from: Option<
     draft
 }
 
-/// Deletes the registration of a step that could not be undone, by an operator's decision. After the last one the run is removed.
+/// Deletes the registration of a step that could not be undone, by an operator's decision. After the last one the run
+/// is removed.
 pub fn drop_registration<'a>(
     plan: &'a InstalledProgram,
     state: State,
