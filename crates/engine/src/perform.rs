@@ -43,7 +43,7 @@ pub(crate) struct Job {
     pub(crate) fence: Fence,
     /// The position of the claim: bodies that touch the world wait until it is durable.
     pub(crate) position: Position,
-    /// When the claim was sent, on this machine's clock.
+    /// The time at which the claim was sent, on this machine's clock.
     pub(crate) asked: onceflow_core::Timestamp,
 }
 

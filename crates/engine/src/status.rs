@@ -97,7 +97,7 @@ impl From<&Status> for RunStatus {
     }
 }
 
-/// Written as its `Display`.
+/// Serialized as its `Display`.
 impl serde::Serialize for RunStatus {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)

@@ -107,7 +107,7 @@ impl Worker {
 
     /// Claims no further steps; ends when those it has are done.
     pub(crate) async fn drain(&self) {
-        /// How often it logs the steps it waits for.
+        /// The interval at which it logs the steps it waits for.
         const TELL_MS: u64 = 10_000;
         self.stop();
         loop {

@@ -16,13 +16,13 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// Elements of a page that are stored, and pages below one: each is counted by the batch that puts it.
+/// Stored elements of one page, and pages below one value: each costs operations in the batch that puts it.
 const PAGE_REFS_MAX: usize = 100;
 
-/// Bytes of a page that refers to something: it is a row.
+/// Bytes of a page that refers to values: it is stored in a row.
 const PAGE_BYTES_MAX: usize = 256 << 10;
 
-/// How the content of a value begins that refers to pages. Elements begin with the version of rows, which is less.
+/// The first byte of a value that refers to pages. Encoded elements begin with the version of rows, which is less.
 const PAGED: u8 = 0x50;
 
 /// Elements of a list that go into one value.
@@ -34,7 +34,8 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Whether one more fits. What refers to nothing may become a blob, so any number of those do.
+    /// The page has space for one more element. A page without references may become a blob, so any number of inline
+    /// elements fit.
     pub(super) fn has_room(&self, element: Option<&Payload>) -> bool {
         let refs = self.refs + usize::from(element.is_some_and(|element| element.stored().is_some()));
         let fits = refs <= PAGE_REFS_MAX && self.bytes + bytes_of(element) <= PAGE_BYTES_MAX;
@@ -47,19 +48,19 @@ impl Page {
         self.elements.push(element);
     }
 
-    /// Whether it is small enough to travel itself.
+    /// The page is small enough to be inlined in a row.
     pub(super) fn travels(&self) -> bool {
         self.refs == 0 && self.bytes <= INLINE_BYTES_MAX
     }
 
-    /// What it refers to, and its bytes.
+    /// The values that the page refers to, and its encoded elements.
     pub(super) fn content(&self) -> (Vec<ValueId>, Vec<u8>) {
         let refs = self.elements.iter().flatten().filter_map(Payload::stored).map(|stored| stored.id.clone());
         (refs.collect(), rows::write(&self.elements).to_vec())
     }
 }
 
-/// About the bytes of an element in its list.
+/// The approximate encoded size of an element.
 fn bytes_of(element: Option<&Payload>) -> usize {
     let of_stored = |stored: &Stored| stored.id.as_bytes().len() + 48;
     match element {
@@ -75,7 +76,7 @@ fn bytes_of(element: Option<&Payload>) -> usize {
 #[derive(Default)]
 pub(super) struct Pages {
     pages: Vec<ValueId>,
-    /// Those before are above the others already.
+    /// Pages before this index belong to the level above.
     next: usize,
 }
 
@@ -88,8 +89,8 @@ impl Pages {
         self.pages.push(id);
     }
 
-    /// The next value above pages, and which it stands for; none if there is one page only. Level by level, so that a
-    /// list of any length is a few levels high.
+    /// The next value above pages, and the range of pages that it replaces; `None` if only one page is left. Built
+    /// level by level, so that a list of any length is a few levels high.
     pub(super) fn above(&mut self) -> Option<(Range<usize>, Value)> {
         if self.pages.len() < 2 {
             return None;
@@ -112,18 +113,18 @@ impl Pages {
     }
 }
 
-/// Lists that were read whole, so that an each that opens its elements chunk by chunk reads its list once. They are
-/// immutable; a few of them are remembered.
+/// A cache of lists that were read whole, so that an each that opens its elements chunk by chunk reads its list once.
+/// Lists are immutable; a few of them are cached.
 #[derive(Default)]
 pub(crate) struct Lists(Mutex<VecDeque<(ValueId, Whole)>>);
 
 type Whole = Arc<Vec<Option<Payload>>>;
 
-/// Lists remembered.
+/// Lists cached.
 const LISTS_MAX: usize = 8;
 
 impl Lists {
-    /// As [`elements`], remembering.
+    /// As [`elements`], through the cache.
     pub(crate) async fn elements(
         &self,
         values: &Values,
@@ -155,7 +156,7 @@ fn slice(elements: &[Option<Payload>], range: Range<u32>) -> Result<Vec<Outcome>
     Ok(some.iter().cloned().map(Outcome::of).collect())
 }
 
-/// Some elements of a list.
+/// Reads a range of elements of a list.
 pub(crate) async fn elements(values: &Values, list: &Payload, range: Range<u32>) -> Result<Vec<Outcome>, Error> {
     match list {
         Payload::List(elements) => slice(elements, range),
@@ -197,7 +198,7 @@ fn whole<'a>(values: &'a Values, list: &'a ValueId) -> BoxFuture<'a, Result<Foun
     })
 }
 
-/// Some elements that stand under a prefix.
+/// Reads a range of elements that are gathered under a prefix.
 pub(crate) async fn gathered(values: &Values, prefix: &Name, range: Range<u32>) -> Result<Vec<Outcome>, Error> {
     let mut found = Vec::with_capacity(range.len());
     let mut next = u64::from(range.start);

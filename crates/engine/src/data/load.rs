@@ -1,5 +1,5 @@
-//! Payloads become data. A file is where a task finds it: the object of the store itself where that is a file of this
-//! machine, else a copy in a directory of the attempt's own.
+//! Turns payloads into data. A file is given to a task as the store's own object where that is a local file, else as a
+//! copy in a directory of the attempt.
 
 use super::{
     lists::elements,
@@ -23,34 +23,34 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// A directory for the files of an attempt: made when a file is put there, removed when the attempt is over.
+/// A directory for the files of an attempt: created with the first file, removed when the attempt is over.
 pub(crate) struct Scratch {
     directory: PathBuf,
     is_ours: bool,
     taken: Mutex<BTreeSet<PathBuf>>,
     given: Mutex<BTreeMap<PathBuf, Stored>>,
-    /// Those of the engine, and which of them are in use here; none in a directory of the caller's.
+    /// The engine's small files, and those in use here; `None` in a directory of the caller's.
     small: Option<Arc<SmallFiles>>,
     in_use: Mutex<Vec<InUse>>,
-    /// Files of the user's that were given, as they were then.
+    /// Files by reference that were given to the task, as they were then.
     sources: Mutex<Vec<SourceFile>>,
     for_sources: ForSources,
     links: bool,
 }
 
-/// What becomes of a file by reference.
+/// The treatment of files by reference.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ForSources {
-    /// It is given by its own path if it holds what it held.
+    /// The file is given by its own path if its content is unchanged.
     Checked,
-    /// It is given by its own path, whatever it holds by now.
+    /// The file is given by its own path, whatever its content is by now.
     Unchecked,
-    /// It is copied: what leaves the engine is a file of its own.
+    /// The file is copied: files that leave the engine are independent of their source.
     Copied,
 }
 
 impl Scratch {
-    /// One that goes when this is dropped.
+    /// A directory that is removed when this is dropped.
     pub(crate) fn new(directory: PathBuf, small: Arc<SmallFiles>) -> Self {
         Scratch::at(directory, Some(small))
     }
@@ -61,24 +61,24 @@ impl Scratch {
         Scratch { directory, is_ours: small.is_some(), taken, given, small, in_use, sources, for_sources, links: false }
     }
 
-    /// The same, for bodies that must be given something, though an input file has changed: what they undo or look after
-    /// was done before.
+    /// The same, for bodies that must be given the file even if it has changed: compensations and checks of outcomes
+    /// refer to work that was done before.
     pub(crate) fn without_checks(mut self) -> Self {
         self.for_sources = ForSources::Unchecked;
         self
     }
 
-    /// Files of the user's that were given, as they were then.
+    /// Files by reference that were given to the task, as they were then.
     pub(crate) fn sources(&self) -> Vec<SourceFile> {
         lock(&self.sources).clone()
     }
 
-    /// The files that were given, and what they are in the store: one that is passed on is not stored again.
+    /// The files that were given, and their stored values: a file that a task passes on is not stored again.
     pub(crate) fn given(&self) -> BTreeMap<PathBuf, Stored> {
         lock(&self.given).clone()
     }
 
-    /// Where a file of this name goes: apart, if there is one of its name already.
+    /// The path for a file of this name: in a subdirectory of its own if the name is taken.
     fn path(&self, name: &str) -> PathBuf {
         let mut taken = lock(&self.taken);
         let mut path = self.directory.join(name);
@@ -104,8 +104,8 @@ impl Drop for Scratch {
     }
 }
 
-/// As [`load`]; files stay in a directory of the caller's. With `links`, they may be further names of the store's own
-/// objects, which nobody may write to.
+/// As [`load`]; files stay in a directory of the caller's. With `links`, they may be hard links to the store's own
+/// objects, which must not be written to.
 pub(crate) async fn load_into(
     values: &Values,
     payload: &Payload,
@@ -119,18 +119,18 @@ pub(crate) async fn load_into(
     load(values, payload, scratch.as_ref()).await
 }
 
-/// As [`load_into`], for the inputs of a run: files by reference are those themselves.
+/// As [`load_into`], for the inputs of a run: files by reference keep their own path.
 pub(crate) async fn load_inputs(values: &Values, payload: &Payload, directory: &Path) -> Result<Data, Error> {
     let scratch = Scratch::at(directory.to_owned(), None).without_checks();
     load(values, payload, Some(&scratch)).await
 }
 
-/// As [`load`]; files are named, with what they hold, and put nowhere: their paths are empty.
+/// As [`load`]; files are listed with name and digest, and not written: their paths are empty.
 pub(crate) async fn peek(values: &Values, payload: &Payload) -> Result<Data, Error> {
     load(values, payload, Some(&Scratch::at(PathBuf::new(), None))).await
 }
 
-/// Reads what a payload stands for, all of it. Files are put where a task finds them.
+/// Reads all data that a payload stands for. Files are placed where a task can read them.
 pub(crate) fn load<'a>(
     values: &'a Values,
     payload: &'a Payload,
@@ -193,7 +193,7 @@ async fn file(values: &Values, name: &str, content: &Stored, scratch: Option<&Sc
     {
         return Ok(file);
     }
-    // What leaves the engine is a file of its own.
+    // A file that leaves the engine is independent of the store.
     let Some(small) = &scratch.small else {
         let path = scratch.path(name);
         if !scratch.links || !values.link(value, &path).await? {
@@ -201,7 +201,7 @@ async fn file(values: &Values, name: &str, content: &Stored, scratch: Option<&Sc
         }
         return Ok(FileData::new(name, path));
     };
-    // What a task reads is the object itself, if that is a file here.
+    // A task reads the object itself, if that is a local file.
     let path = if let Some(local) = values.local_path(value).await? {
         local
     } else if content.len <= INLINE_FILE_BYTES_MAX {
@@ -218,7 +218,7 @@ async fn file(values: &Values, name: &str, content: &Stored, scratch: Option<&Sc
     Ok(FileData::new(name, path))
 }
 
-/// A file of the user's, by its own path.
+/// A file by reference, by its own path.
 async fn source(values: &Values, name: &str, content: &Stored, scratch: &Scratch) -> Result<Option<FileData>, Error> {
     let value = &content.id;
     let path = match scratch.for_sources {
@@ -239,7 +239,7 @@ async fn source(values: &Values, name: &str, content: &Stored, scratch: &Scratch
     Ok(Some(FileData::new(name, path).by_reference()))
 }
 
-/// Names that would lead elsewhere are refused.
+/// Refuses names that lead out of the directory.
 fn check_name(name: &str) -> Result<(), Error> {
     let inside = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
     if name.is_empty() || !inside {

@@ -1,5 +1,5 @@
-//! What data is, without storing any of it: payloads of the right digest that name no value yet. Enough to compare with
-//! what is there, and to plan; only a run that really begins stores its inputs.
+//! Digests data without storing any of it: the payloads have the right digest, and refer to no value yet. That is
+//! enough to compare with a run, and to plan; only a run that begins stores its inputs.
 
 use crate::{
     Error,
@@ -15,16 +15,16 @@ use onceflow_store::{
     values::{SourceFile, source::load_file},
 };
 
-/// Data that was looked at.
+/// Data that was digested.
 #[derive(Clone, Debug)]
 pub(crate) struct Looked {
-    /// The data, with what was found out about its files.
+    /// The data, with digests and facts of its files.
     pub(crate) data: Data,
-    /// What it will be. Its lists are here as a whole, and what will be stored has no name.
+    /// The outcome it will have when stored. Its lists are inline, and its values have no id yet.
     pub(crate) outcome: Outcome,
 }
 
-/// Looks at data; reads the files whose content is not known.
+/// Digests data; reads files whose content is not known.
 pub(crate) async fn look(mut data: Data) -> Result<Looked, Error> {
     let mut files = Vec::new();
     unknown(&mut data, &mut files);
@@ -47,7 +47,7 @@ pub(super) fn unreadable(file: &FileData, error: &dyn std::fmt::Display) -> Erro
     Error::Inputs(format!("file {} cannot be read: {error}", file.path.display()))
 }
 
-/// All files by reference that were looked at.
+/// Collects all files by reference in digested data.
 pub(crate) fn sources(data: &Data, found: &mut Vec<SourceFile>) {
     match data {
         Data::File(file) => found.extend(file.source()),
@@ -56,7 +56,7 @@ pub(crate) fn sources(data: &Data, found: &mut Vec<SourceFile>) {
     }
 }
 
-/// The files whose content is not known.
+/// Collects the files whose digest or facts are not known.
 fn unknown<'a>(data: &'a mut Data, files: &mut Vec<&'a mut FileData>) {
     match data {
         Data::File(file) if file.known.is_none() || file.by_reference && file.facts.is_none() => files.push(file),
@@ -66,8 +66,8 @@ fn unknown<'a>(data: &'a mut Data, files: &mut Vec<&'a mut FileData>) {
 }
 
 impl Data {
-    /// What it is known by as an input of a run: equal for equal data. `None` if the content of one of its files is not
-    /// known.
+    /// The digest of the data as an input of a run: equal for equal data. `None` if the content of one of its files is
+    /// not known.
     pub fn digest(&self) -> Option<Digest> {
         is_known(self).then(|| Outcome::of(payload(self)).digest())
     }

@@ -1,4 +1,4 @@
-//! The structure of data without its content: every value in it is known by its digest. Lists are read, values are not.
+//! The structure of data without its content: every value is represented by its digest. Lists are read, values are not.
 
 use super::elements;
 use crate::{Error, task::Data};
@@ -26,7 +26,7 @@ pub enum ValueOutline {
 }
 
 impl ValueOutline {
-    /// The outline of data that is at hand. A file whose digest is not known is none.
+    /// The outline of data in memory. A file whose digest is not known becomes `None`.
     pub fn of(data: &Data) -> Self {
         match data {
             Data::None => ValueOutline::None,

@@ -1,6 +1,6 @@
-//! Small files, which the store keeps in rows, as files for those who must have one: in one directory of this engine's own,
-//! each content once, and some remembered, because to make and remove a directory for every step costs more than all
-//! else about it.
+//! Materialises small files, which the store keeps in rows, for tasks that need a path: in one directory of this
+//! engine, each content once, with a cache, because creating and removing a directory for every step costs more than
+//! the rest of the step.
 
 use crate::{Error, shared::lock};
 use onceflow_core::{Digest, payload::Stored};
@@ -17,7 +17,7 @@ use std::{
     },
 };
 
-/// Files remembered though no step reads them: with the largest of them, some tens of megabytes.
+/// Files cached while no step reads them: with the largest of them, some tens of megabytes.
 const FILES_MAX: usize = 8192;
 
 /// The end of the name of an engine's lock file; its beginning is the name of the engine's scratch directory.
@@ -42,10 +42,10 @@ pub(crate) struct SmallFiles {
     tries: AtomicU64,
 }
 
-/// A file stays while this does. It says what the file looked like when it was made.
+/// Keeps a file while it exists. Holds the file's metadata as of its creation.
 pub(crate) type InUse = Arc<Look>;
 
-/// What a file looks like from outside.
+/// The metadata of a file.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Look {
     size: u64,
@@ -61,7 +61,7 @@ impl Look {
 }
 
 impl SmallFiles {
-    /// None yet; the directory is made with the first.
+    /// An empty cache; the directory is created with the first file.
     pub(crate) fn new(directory: PathBuf) -> Arc<Self> {
         Arc::new(SmallFiles { directory, alive: Mutex::default(), files: Mutex::default(), tries: AtomicU64::new(0) })
     }
@@ -74,15 +74,16 @@ impl SmallFiles {
         }
         self.hold_lock()?;
         let made = self.directory.join(format!(".{}", self.tries.fetch_add(1, Relaxed)));
-        // In one go: a fan-in has thousands of them, and to go to another thread for each step of it takes far longer.
+        // Written on this thread: a fan-in has thousands of them, and a switch to another thread for each takes far
+        // longer.
         let bytes = values.read_all(&content.id).await?;
         write(&made, &bytes).map_err(|error| Error::Scratch(format!("{}: {error}", made.display())))?;
-        // Under the lock, so that nobody forgets it before it is remembered.
+        // Under the lock, so that no other thread evicts the file before it is cached.
         let mut files = lock(&self.files);
         if let Some(in_use) = files.get(&content.digest)
             && Look::at(&path).is_ok_and(|look| look == **in_use)
         {
-            // Somebody else made the same meanwhile, and steps read it: it is not replaced below them.
+            // Another thread created the same file meanwhile, and steps read it: it is not replaced under them.
             remove(&made);
             return Ok((path, in_use.clone()));
         }
@@ -96,8 +97,8 @@ impl SmallFiles {
         Ok((path, in_use))
     }
 
-    /// Takes the lock file beside the directory: from before the first file, or directory of an attempt, is made until they
-    /// are removed.
+    /// Takes the lock file beside the directory, before the first file or directory of an attempt is created; it is
+    /// held until they are removed.
     pub(crate) fn hold_lock(&self) -> Result<(), Error> {
         let mut alive = lock(&self.alive);
         if let (None, Some(parent), Some(name)) = (&*alive, self.directory.parent(), self.directory.file_name()) {
@@ -108,7 +109,7 @@ impl SmallFiles {
         Ok(())
     }
 
-    /// The file that is there already, unless a task changed it though it must not.
+    /// The cached file, unless a task changed it in spite of the rule.
     fn known(&self, digest: &Digest, path: &Path) -> Option<InUse> {
         let in_use = lock(&self.files).get(digest)?.clone();
         Look::at(path).is_ok_and(|look| look == *in_use).then_some(in_use)
@@ -124,7 +125,7 @@ impl SmallFiles {
         });
     }
 
-    /// Removes them all; nobody reads them any more.
+    /// Removes all files; no step reads them any more.
     pub(crate) fn clear(&self) {
         let mut files = lock(&self.files);
         if !files.is_empty() {
@@ -137,7 +138,7 @@ impl SmallFiles {
     }
 }
 
-/// Writes a new file that is read-only, with the directory above it.
+/// Writes a new read-only file, and creates its directory if that is missing.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let create = || File::options().write(true).create_new(true).mode(0o444).open(path);
     let created = match (create(), path.parent()) {

@@ -25,16 +25,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// How a file is stored.
+/// The way in which files are stored.
 pub(crate) enum Files {
-    /// A task gave it: it is taken from where it is. Those that were, in case it gives one more than once, and those it
-    /// was given, which are stored already.
+    /// The files belong to a task and are moved into the store. The map has files that are stored already: those taken
+    /// before, in case the task returns one twice, and those that the task was given.
     Taken(BTreeMap<PathBuf, Stored>),
-    /// It is the caller's, who keeps it: copied, or referred to.
+    /// The files belong to the caller, who keeps them: they are copied, or referred to.
     Copied,
 }
 
-/// Operations on values in the batch they are for; the rest of the batch is for the step itself.
+/// Operations on values in the batch they are for; the rest of the batch is left to the step itself.
 const RIDING_OPS_MAX: usize = 300;
 
 /// Bytes of values in the batch they are for.
@@ -48,7 +48,7 @@ pub(crate) struct Storing<'a> {
     ops: usize,
     bytes: usize,
     ahead: Hold,
-    /// With a store that does not take it at once; none gives up at the first error.
+    /// The patience with a store that fails; `None` gives up at the first error.
     patience: Option<&'a dyn Patience>,
 }
 
@@ -57,12 +57,12 @@ impl<'a> Storing<'a> {
         Storing { values, files, riding: vec![], ops: 0, bytes: 0, ahead: values.hold(), patience: None }
     }
 
-    /// The same, with patience.
+    /// The same, retrying with this patience.
     pub(crate) fn patiently(self, patience: &'a dyn Patience) -> Self {
         Storing { patience: Some(patience), ..self }
     }
 
-    /// Ends when what failed is to be tried again.
+    /// Ends when the failed operation is to be retried.
     async fn wait(&self, error: impl Into<Error>) -> Result<(), Error> {
         match self.patience {
             Some(patience) => patience.wait(error.into()).await,
@@ -147,8 +147,8 @@ impl<'a> Storing<'a> {
         Ok(copied)
     }
 
-    /// A list that is small travels itself; another is a value that refers to what its elements refer to, or to pages
-    /// of them.
+    /// Stores a list: a small one is inlined; any other becomes a value that refers to the values of its elements, or
+    /// to pages of them.
     async fn list(&mut self, elements: Vec<Data>) -> Result<Payload, Error> {
         let (mut pages, mut page, mut digests) =
             (Pages::default(), Page::default(), Vec::with_capacity(elements.len()));

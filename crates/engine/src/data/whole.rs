@@ -5,10 +5,10 @@ use crate::Error;
 use onceflow_core::payload::{Outcome, Payload};
 use onceflow_store::values::{ValueId, Values};
 
-/// Elements of a list in the store that are looked at. What is wrong with others is found when they are read, and healed then.
+/// Elements of a stored list that are checked. Damage to others is found, and healed, when they are read.
 const ELEMENTS_MAX: u32 = 10_000;
 
-/// The values of this outcome that are missing or damaged, as far as that shows at little cost; none if it can be read. A
+/// The values of this outcome that are missing or damaged, as far as a cheap check can tell; none if it can be read. A
 /// list that cannot be read is one of them.
 pub(crate) async fn broken(values: &Values, outcome: &Outcome) -> Result<Vec<ValueId>, Error> {
     let (mut ids, mut lists) = (Vec::new(), Vec::new());
@@ -31,7 +31,7 @@ pub(crate) async fn broken(values: &Values, outcome: &Outcome) -> Result<Vec<Val
 fn collect(payload: Option<&Payload>, ids: &mut Vec<ValueId>, lists: &mut Vec<Payload>) {
     match payload {
         None | Some(Payload::Inline(_)) => {}
-        // What was only looked at is not stored yet, and has no name.
+        // Data that was only digested is not stored yet, and has no id.
         Some(Payload::Stored(stored) | Payload::File { content: stored, .. } | Payload::StoredList(stored))
             if stored.id.as_bytes().is_empty() => {}
         Some(Payload::Stored(stored) | Payload::File { content: stored, .. }) => ids.push(stored.id.clone()),

@@ -1,5 +1,5 @@
-//! A run goes on, asked for by its name alone: what it needs it carries. And what it takes, gives and waits for, for those
-//! who have no flow file.
+//! Continues a run by its key alone: the run carries its program and inputs. Also reads its inputs, outputs and
+//! undecided steps, for callers without the flow file.
 
 use super::Engine;
 use crate::{
@@ -21,34 +21,34 @@ use onceflow_core::{
 };
 use std::path::Path;
 
-/// What a run takes and gives.
+/// The inputs and outputs of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
-    /// In the flow's order.
+    /// The inputs, in the flow's order.
     pub inputs: Vec<Port>,
-    /// Those that were asked for.
+    /// The requested outputs.
     pub outputs: Vec<Port>,
 }
 
 /// A step whose outcome is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UndecidedStep {
-    /// Where it is.
+    /// The address of the step.
     pub address: String,
-    /// What it would have given.
+    /// The outputs that its task would have given.
     pub outputs: Vec<Port>,
-    /// Its task, and what an executor of many tasks was told about it.
+    /// The name of its task, and the settings that the flow gives to an executor of many tasks.
     pub task: Option<(String, Vec<u8>)>,
 }
 
 impl Handle {
-    /// Tries again what failed, or what could not be undone, and lets a run that was stopped while it was planned go on as it was; of what failed, only
-    /// steps at these addresses, if some are named. How many steps that are. Durable when it returns. Somebody must be
-    /// at work on the run for anything to happen.
+    /// Retries failed steps, or failed compensations, and lets a run that was stopped while it was planned continue
+    /// with its old plan. If addresses are given, only the failed steps there are retried. Returns the number of steps.
+    /// Durable when it returns. A worker must serve the run for anything to happen.
     ///
     /// # Errors
-    /// [`Error::Ended`] if it has; [`Error::Busy`] if it is about to; [`Error::Refused`] if it waits for somebody to say
-    /// what became of a step.
+    /// [`Error::Ended`] if the run has ended; [`Error::Busy`] if it is about to; [`Error::Refused`] if it waits for the
+    /// outcome of a step to be reported.
     pub fn retry<'a>(&'a self, only: Option<&'a [String]>) -> BoxFuture<'a, Result<usize, Error>> {
         Box::pin(async move {
             let key = || self.key.clone();
@@ -73,7 +73,7 @@ impl Handle {
         })
     }
 
-    /// What the run takes and gives; `None` if that is not kept any more.
+    /// The inputs and outputs of the run; `None` if its program is not kept any more.
     ///
     /// # Errors
     /// [`Error::NoRun`] if its history has ended.
@@ -90,7 +90,7 @@ impl Handle {
         })
     }
 
-    /// Which outputs were asked for; `None` is all.
+    /// The requested outputs; `None` is all.
     ///
     /// # Errors
     /// [`Error::NoRun`] if its history has ended.
@@ -98,7 +98,7 @@ impl Handle {
         Box::pin(async move { Ok(self.header().await?.requested) })
     }
 
-    /// What its inputs are known by: see [`Data::digest`].
+    /// The digests of the run's inputs: see [`Data::digest`].
     ///
     /// # Errors
     /// [`Error::NoRun`] if its history has ended.
@@ -106,7 +106,7 @@ impl Handle {
         Box::pin(async move { Ok(self.header().await?.inputs) })
     }
 
-    /// What was asked for.
+    /// The header of the run: its request.
     pub(crate) async fn header(&self) -> Result<Header, Error> {
         /// Looks at a run that ends and begins again and again.
         const LOOKS_MAX: usize = 1000;
@@ -115,7 +115,7 @@ impl Handle {
             let Some(row) = row else { return Err(self.shared.no_run(&self.key).await) };
             match rows::read(&row).ok_or_else(|| Error::damaged(format!("the row of run `{}`", self.key)))? {
                 Head::Finished(finished) => return Ok(finished.header),
-                // It may end between two looks.
+                // The run may end between two looks.
                 Head::Active(id) => {
                     if let Some(run) = self.shared.read_run(id).await? {
                         return Ok(run.header.clone());
@@ -126,11 +126,11 @@ impl Handle {
         Err(Error::damaged(format!("the rows of run `{}`", self.key)))
     }
 
-    /// The inputs of a run that has not ended, by name; files are put into a directory, but for those by reference. `None` if it has ended: then they
-    /// are not kept.
+    /// The inputs of an unfinished run, by name; files are written into `directory`, except files by reference. `None`
+    /// if the run has ended: its inputs are not kept.
     ///
     /// # Errors
-    /// If they cannot be read, or written there.
+    /// If the inputs cannot be read, or not written there.
     pub fn inputs<'a>(&'a self, directory: &'a Path) -> BoxFuture<'a, Result<Option<Vec<(String, Data)>>, Error>> {
         Box::pin(async move {
             let Some(given) = self.input_outcomes().await? else { return Ok(None) };
@@ -146,7 +146,7 @@ impl Handle {
         })
     }
 
-    /// The same, as the store holds them: see [`Handle::peek`].
+    /// The inputs of an unfinished run as the store holds them: see [`Handle::peek`].
     ///
     /// # Errors
     /// If the store does not answer.
@@ -160,7 +160,7 @@ impl Handle {
         })
     }
 
-    /// The steps whose outcome is not known, and what each would have given.
+    /// The steps whose outcome is not known, each with the outputs that it would have given.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -178,7 +178,7 @@ impl Handle {
     }
 }
 
-/// A step of a run, as somebody must know it who says what became of it.
+/// A step of a run, with everything needed to report its outcome.
 pub(super) fn undecided(run: &Run, address: String, step: StepId, ready_step: &ReadyStep) -> UndecidedStep {
     let node = &run.plan.program.blocks[ready_step.block as usize].nodes[step.node as usize];
     let own = &node.outputs[..node.outputs.len() - usize::from(node.attempt)];
@@ -192,10 +192,11 @@ pub(super) fn undecided(run: &Run, address: String, step: StepId, ready_step: &R
 }
 
 impl Shared {
-    /// What failed is tried again, all of it or what is at these addresses, and what was put aside with it.
+    /// Retries failed steps, all of them or those at these addresses, and the steps that were parked with them.
     pub(super) async fn retry(&self, run: &Run, only: Option<&[String]>) -> Result<usize, Error> {
         const UNPARK_MAX: usize = 100;
-        /// Others may come between a few times for every page; who is refused more often leaves it to them.
+        /// Other callers may commit in between a few times for every page; a caller that is refused more often leaves
+        /// the rest to them.
         const REFUSED_MAX: usize = 1000;
         let (mut after, mut tried, mut refused) = (None, 0, 0);
         let is_meant = |why: &Why| match why {
@@ -203,7 +204,7 @@ impl Shared {
             Why::NotStarted | Why::Unknown { .. } => true,
         };
         loop {
-            // What fails again meanwhile stands before, and is not tried a third time.
+            // A step that fails again meanwhile stands before this one, and is not tried a third time.
             let mut parked = self.parked(&run.plan.keys, after, UNPARK_MAX).await?;
             let Some((last, ..)) = parked.last() else { return Ok(tried) };
             let before = after.replace(*last);
@@ -214,7 +215,8 @@ impl Shared {
             let state = run.state();
             let draft = run::unpark(&run.plan, state, &parked);
             if !self.commit_outside(draft, &[]).await?.is_applied() {
-                // Somebody else does the same, or what was tried first has failed again: what is still there is meant still.
+                // Another caller retries too, or a step retried first has failed again: the steps that are still parked
+                // are still to be retried.
                 self.read_run(run.plan.keys.run).await?;
                 let goes_on = matches!(run.state().phase, Phase::Running | Phase::Failing | Phase::Failed { .. });
                 refused += 1;
@@ -229,7 +231,7 @@ impl Shared {
         }
     }
 
-    /// There is no new plan: the old one is valid again, and the run is settled if nothing of it is in flight.
+    /// Returns a frozen run to its old plan, because there is no new one; the run is settled if no step is in flight.
     pub(super) async fn thaw(&self, run: &Run, frozen: State, before: Phase) -> Result<(), Error> {
         let draft = run::turn(&run.plan, frozen, before);
         if self.commit_outside(draft, &[]).await?.is_applied() {
@@ -240,7 +242,7 @@ impl Shared {
 }
 
 impl Engine {
-    /// What failed is tried again.
+    /// Retries all failed steps.
     pub(super) async fn retry(&self, run: &Run) -> Result<(), Error> {
         self.shared.retry(run, None).await.map(drop)
     }

@@ -26,9 +26,9 @@ pub(crate) struct Attended {
 /// The worker that attends a run, as of the last look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attendant {
-    /// Who it is.
+    /// The worker, as it registered.
     pub worker: WorkerInfo,
-    /// The run in the store is the one it works on; before that it may still be planned anew.
+    /// The run in the store is the one that the worker works on; before that it may still get a new plan.
     pub has_started: bool,
 }
 
@@ -64,7 +64,7 @@ impl Engine {
         })
     }
 
-    /// Says that the run which this worker attends is started, and takes its steps from now on.
+    /// Records that the run which this worker attends is started, and takes its steps from now on.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -120,7 +120,7 @@ impl Shared {
         Ok(worker.map(|worker| Attendant { worker, has_started: attended.has_started }))
     }
 
-    /// Deletes the row of a run that such a worker attends.
+    /// Deletes the row of an attended run if it names such a worker.
     pub(crate) async fn delete_attended(&self, run: &str, is_its: impl Fn(&Attended) -> bool) -> Result<(), Error> {
         let key = keys::attended().key(run);
         if let Some(row) = self.row(key.clone()).await?

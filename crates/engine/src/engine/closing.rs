@@ -1,4 +1,4 @@
-//! How an engine ends: in order, at once, or without waiting.
+//! Ends an engine: drained, interrupted, or without waiting.
 
 use super::Engine;
 use crate::{Error, shared::lock};
@@ -6,11 +6,11 @@ use futures_util::future::BoxFuture;
 use std::sync::Arc;
 
 impl Engine {
-    /// Takes no further steps, and ends when those in flight are done and everything is durable. The worker stays registered,
-    /// and [attends](Engine::attend) its run, until [`Engine::close`].
+    /// Takes no further steps, and returns when those in flight are done and everything is durable. The worker stays
+    /// registered, and [attends](Engine::attend) its run, until [`Engine::close`].
     ///
     /// # Errors
-    /// If what was done may not last.
+    /// If the last commits may not be durable.
     pub fn drain(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             self.shared.close();
@@ -18,11 +18,11 @@ impl Engine {
                 worker.drain().await;
             }
             self.shared.end_abandoned().await;
-            // Whatever the tasks hold goes with them.
+            // Resources that the tasks hold are dropped with them.
             *lock(&self.shared.tasks) = Arc::default();
             *lock(&self.shared.resources) = Arc::default();
             self.shared.events.close();
-            // A handle may wait for what was just done.
+            // A handle may be waiting for the last commits.
             self.shared.ring_all();
             Ok(self.shared.records.durable(self.shared.records.position()).await?)
         })
@@ -31,7 +31,7 @@ impl Engine {
     /// Drains the engine as [`Engine::drain`] does, and deletes the registration of its worker.
     ///
     /// # Errors
-    /// If what was done may not last.
+    /// If the last commits may not be durable.
     pub fn close(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             let drained = self.drain().await;
@@ -48,11 +48,12 @@ impl Engine {
         self.shared.is_closed()
     }
 
-    /// Takes no further steps, and ends the bodies of those in flight: they are dropped, and their steps are given back as
-    /// if they had not been taken. Bodies that must not start twice are waited for. Then as [`Engine::close`].
+    /// Takes no further steps, and ends the bodies of those in flight: they are dropped, and their steps are given back
+    /// as if they had not been claimed. At-most-once bodies are waited for. Then closes the engine as [`Engine::close`]
+    /// does.
     ///
     /// # Errors
-    /// If what was done may not last.
+    /// If the last commits may not be durable.
     pub fn interrupt(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             if let Some(worker) = &self.worker {
@@ -62,8 +63,8 @@ impl Engine {
         })
     }
 
-    /// Takes no further steps, without waiting for those in flight: they end by themselves, or, with the process, not at
-    /// all, which costs only time.
+    /// Takes no further steps, without waiting for those in flight: they end by themselves, or are cut off with the
+    /// process, which costs only time.
     pub fn stop(&self) {
         self.shared.close();
         if let Some(worker) = &self.worker {

@@ -2,10 +2,11 @@
 //! step that gave it runs again, and putting the same content again heals the value for all that refer to it.
 //!
 //! ```text
-//! plan     every value that it reads is looked at; without the broken ones it is planned again, until all it reads is whole
-//! take     a step that finds its kept result broken drops it, and runs
-//! load     a step that is given broken bytes drops them and is put aside: the next start plans anew, as above
-//! store    content that is stored again takes the place of a broken object of the same content
+//! plan     every value that the plan reads is checked; without the broken ones it is planned again, until all are
+//! intact
+//! take     a step that finds its kept outputs broken drops them, and runs
+//! load     a step with broken inputs drops them and is parked: the next start plans anew, as above
+//! store    content that is stored again replaces a broken object of the same content
 //! ```
 
 use super::{
@@ -31,7 +32,7 @@ use onceflow_store::values;
 use std::collections::BTreeSet;
 
 impl Shared {
-    /// Plans over what is known and whole.
+    /// Plans over the known values that are intact.
     pub(super) async fn plan_over_intact(
         &self,
         asked: &CheckedStart,
@@ -56,7 +57,7 @@ impl Shared {
                 }
                 return Ok(planned);
             }
-            // A relay has the very value of what it relays.
+            // A relay has the same value as the node it relays.
             known.to_mut().retain(|(node, _), (outcome, _)| {
                 let is_whole = !broken.contains(outcome);
                 if !is_whole {
@@ -67,12 +68,12 @@ impl Shared {
         }
     }
 
-    /// Whether a value is in the store as it was put there, as far as that shows at little cost.
+    /// The value is in the store as it was written, as far as a cheap check can tell.
     pub(crate) async fn is_intact(&self, outcome: &Outcome) -> Result<bool, Error> {
         Ok(data::broken(&self.values, outcome).await?.is_empty())
     }
 
-    /// The same of all that a run gave.
+    /// All outputs of a run are intact.
     pub(crate) async fn are_outputs_intact(&self, outputs: &[(String, Outcome)]) -> Result<bool, Error> {
         for (_, outcome) in outputs {
             if !self.is_intact(outcome).await? {
@@ -82,18 +83,18 @@ impl Shared {
         Ok(true)
     }
 
-    /// Whether a finished run is done with what is asked for: it gave that, and that is whole.
+    /// A finished run answers this request: it was started with the same, and its outputs are intact.
     pub(super) async fn is_done(&self, asked: &CheckedStart, finished: &Finished) -> Result<bool, Error> {
         Ok(asked.is(&finished.header) && self.are_outputs_intact(&finished.outputs).await?)
     }
 
-    /// Whether a run stands still because of what the store has lost: to try again does not help, a new plan does.
+    /// The run failed because of values that the store has lost: a retry does not help, a new plan does.
     pub(super) async fn stands_for_damage(&self, run: &Run) -> Result<bool, Error> {
         let is_it = |why: &Why| matches!(why, Why::Failed(failed) if is_damage(failed));
         Ok(!self.parked_for(&run.plan.keys, is_it, 1).await?.is_empty())
     }
 
-    /// Drops what an error says is broken, so that it counts as missing from now on.
+    /// Drops the value that an error reports as broken, so that it counts as missing from now on.
     pub(crate) async fn drop_broken(&self, error: &Error) {
         let Error::Values(values::Error::Broken { id, .. }) = error else {
             return;
@@ -103,7 +104,7 @@ impl Shared {
         }
     }
 
-    /// What a step gave before, if all of it is whole. What is not is dropped, with the row that keeps it.
+    /// The kept outputs of a step, if all of them are intact. Broken ones are dropped, with the row that keeps them.
     pub(crate) async fn kept_if_intact(&self, keys: &Keys, key: Key) -> Result<Option<Vec<Outcome>>, Error> {
         let Some(row) = self.row(key.clone()).await? else { return Ok(None) };
         let (memo, mut is_whole) = (rows::read::<Memo>(&row), true);

@@ -1,7 +1,7 @@
-//! Which steps that must not simply run again an unfinished run may have done. Of an each, a loop, a choice or a call that
-//! is under way, what is inside is looked at instance by instance: a step that nowhere was more than waited for has done
-//! nothing. Where that cannot be told, because an element or an iteration has ended and left no trace, or because a flow
-//! calls itself, all that is inside may have been done.
+//! Finds the steps of an unfinished run that may have been done and must not be repeated without consent. Inside an
+//! each, a loop, a choice or a call that is under way, every instance is examined: a step that is still pending in all
+//! of them has done nothing. Where that cannot be told, because an element or an iteration has ended and left no rows,
+//! or because a flow calls itself, all steps inside may have been done.
 
 use super::{
     known::PreviousPlan,
@@ -25,7 +25,8 @@ use onceflow_core::{
 use std::collections::BTreeSet;
 
 impl Shared {
-    /// Which steps an unfinished run has done, or may have, by this plan or before, that must not simply run again.
+    /// The steps that an unfinished run has done or may have done, under this plan or before, and that must not be
+    /// repeated without consent.
     pub(super) async fn done_so_far(&self, run: &Run, before: &PreviousPlan) -> Result<Marks, Error> {
         let earlier = run.header.done_before.iter().copied();
         let mut done = once_only(&before.program);
@@ -36,7 +37,7 @@ impl Shared {
         let mut may = MayBeDone { program, live: &live, found: Steps::new() };
         may.instance((FrameId::ROOT, 0), ROOT, &InstancePath::root());
         let planned = once_only(program);
-        // What the plan did without was done before.
+        // Steps that the plan did not contain were done before.
         done.retain(|step| may.found.contains(step) || !planned.contains(step));
         Ok(earlier.chain(marks(&done)).collect())
     }
@@ -50,12 +51,12 @@ struct MayBeDone<'a> {
 }
 
 impl MayBeDone<'_> {
-    /// Those of an instance of a block. What is ready or put aside has not begun, and neither has what depends on it or on
-    /// what is open.
+    /// Adds the steps of an instance of a block. Ready and parked steps have not begun, and neither have those that
+    /// depend on them or on an open frame.
     fn instance(&mut self, (frame, index): (FrameId, u32), block: u32, place: &InstancePath) {
         let program = self.program;
         let mut to_come = BTreeSet::<NodeIndex>::new();
-        // Nodes stand behind what they read from.
+        // Nodes are sorted: each stands behind those it reads from.
         for (at, node) in (0..).zip(&program.blocks[block as usize].nodes) {
             let step = StepId { frame, index, node: at };
             let waits = |source: &Source| matches!(source, Source::Node(from, _) if to_come.contains(from));
@@ -69,7 +70,7 @@ impl MayBeDone<'_> {
         }
     }
 
-    /// Those inside of a node that is open.
+    /// Adds the steps inside of a node that is open.
     fn frame(&mut self, id: FrameId, node: &Node, place: &InstancePath) {
         let (frame, instances) = (&self.live.frames[&id], self.live.instances(id));
         let all_are_there = match frame.shape {
@@ -79,7 +80,7 @@ impl MayBeDone<'_> {
                 _ => instances.len() == 1,
             },
         };
-        // What is deeper is inside of what was looked at.
+        // Deeper frames are inside of one that was checked.
         let is_outermost = frame.depth == 1;
         if !all_are_there || is_outermost && calls_itself(self.program, node, &mut BTreeSet::new()) {
             return self.all(node, place);
@@ -89,13 +90,13 @@ impl MayBeDone<'_> {
         }
     }
 
-    /// All of a node.
+    /// Adds all steps of a node.
     fn all(&mut self, node: &Node, place: &InstancePath) {
         walk(self.program, node, place, &mut BTreeSet::new(), &mut self.found);
     }
 }
 
-/// Whether a flow is called inside of itself below a node: where its steps are cannot be told apart then.
+/// A flow is called inside of itself below the node: the addresses of its steps cannot be told apart then.
 fn calls_itself(program: &Program, node: &Node, around: &mut BTreeSet<u32>) -> bool {
     bodies(node).into_iter().any(|body| {
         let is_new = around.insert(body);

@@ -1,5 +1,5 @@
-//! How far a run is, as the store has it: which steps are under way, which outermost ones are done, and how many elements
-//! of its eaches are left. Read from what is in flight, so it costs no more for a run that has done a million steps.
+//! The progress of a run in the store: the steps under way, the outermost ones that are done, and the elements left in
+//! its eaches. Read from the rows in flight, so the cost does not grow with the number of steps done.
 
 use super::live::Live;
 use crate::{
@@ -28,14 +28,14 @@ pub struct EachProgress {
     pub elements: u32,
     /// Elements that have not ended.
     pub left: u32,
-    /// The tasks of an element, with `*` for its number; `None` if which ones run is only known when they do.
+    /// The tasks of an element, with `*` for its number; `None` if they depend on choices, loops or other containers.
     pub tasks: Option<Vec<String>>,
 }
 
 /// The progress of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunProgress {
-    /// The tasks that are ready, at work or put aside.
+    /// The tasks that are ready, running or parked.
     pub under_way: BTreeSet<String>,
     /// The outermost tasks that have committed under the present plan.
     pub done: Vec<String>,
@@ -44,8 +44,8 @@ pub struct RunProgress {
 }
 
 impl Handle {
-    /// How far the run is; `None` if it has ended. Its rows are not read all at once: of a run that goes on meanwhile it is
-    /// an estimate.
+    /// The progress of the run; `None` if it has ended. The rows are not read as one snapshot: for an active run the
+    /// answer is an estimate.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -78,7 +78,7 @@ impl Handle {
 }
 
 impl Shared {
-    /// The addresses of tasks that are ready, at work or parked.
+    /// The addresses of tasks that are ready, running or parked.
     async fn under_way(&self, run: &Run, live: &Live) -> Result<BTreeSet<String>, Error> {
         let program = &run.plan.program;
         let mut found = BTreeSet::new();
@@ -89,7 +89,7 @@ impl Shared {
             }
             match self.place(run, step.frame, step.index).await {
                 Ok(place) => drop(found.insert(place.address(&node.path))),
-                // It went on meanwhile, and what was around it has ended.
+                // The run went on meanwhile, and the frame of the step has closed.
                 Err(_) if self.frame(run, step.frame).await?.is_none() => {}
                 Err(error) => return Err(error),
             }
@@ -98,10 +98,10 @@ impl Shared {
     }
 }
 
-/// The outermost tasks that are done: they are not under way, and nothing they read from is.
+/// The outermost tasks that are done: neither they nor any they read from are under way.
 fn done(program: &Program, live: &Live) -> Vec<String> {
     let (mut to_come, mut done) = (BTreeSet::<NodeIndex>::new(), Vec::new());
-    // Nodes stand behind what they read from.
+    // Nodes are sorted: each stands behind those it reads from.
     for (at, node) in (0..).zip(&program.blocks[ROOT as usize].nodes) {
         let step = StepId { frame: FrameId::ROOT, index: 0, node: at };
         let waits = |source: &Source| matches!(source, Source::Node(from, _) if to_come.contains(from));
@@ -128,7 +128,7 @@ fn each_progress(run: &Run, live: &Live) -> Vec<EachProgress> {
     found
 }
 
-/// The tasks of a block that has nothing else.
+/// The tasks of a block; `None` if it contains containers.
 fn tasks(program: &Program, block: u32, place: &InstancePath) -> Option<Vec<String>> {
     let mut found = Vec::new();
     for node in &program.blocks[block as usize].nodes {

@@ -1,5 +1,5 @@
-//! What remains of runs goes when its time has come: the row of a finished one when the history ends, kept values when
-//! `keep` does; and all of one that failed, and that nobody tried again, when its history ends.
+//! Removes the remains of runs when they are due: the row of a finished run when its history ends, kept values when
+//! `keep` does, and all rows of a failed run that was not retried when its history ends.
 
 use crate::{Error, shared::Shared};
 use futures_util::future::select;
@@ -17,11 +17,11 @@ use onceflow_core::{
 use onceflow_store::{records::Scan, values::ValueChange};
 use std::sync::Arc;
 
-/// Longest sleep between two looks: another process may have finished a run.
+/// The longest sleep between two looks: another process may have finished a run.
 const LOOK_MS: u64 = 60_000;
 
 impl Shared {
-    /// Removes what is due, and sleeps until something is.
+    /// Removes what is due, and sleeps until the next deadline.
     pub(super) async fn keep_house(self: Arc<Self>) {
         while !self.is_closed() {
             let (pause, changed) = match self.remove_due().await {
@@ -38,7 +38,7 @@ impl Shared {
         }
     }
 
-    /// Removes what is due; answers when the next is.
+    /// Removes everything that is due; returns the next deadline.
     pub(crate) async fn remove_due(&self) -> Result<Option<Timestamp>, Error> {
         loop {
             let now = self.values.trusted_now().await?;
@@ -48,7 +48,7 @@ impl Shared {
             if deadline > now {
                 return Ok(Some(deadline));
             }
-            // Whoever waits for this may have waited long enough.
+            // Other tasks may have waited long enough for this thread.
             onceflow_store::world::yield_now().await;
             match rows::read::<Due>(row).ok_or_else(|| Error::damaged("what is due"))? {
                 Due::History(run) => self.forget_run(name, key, run).await?,
@@ -67,7 +67,7 @@ impl Shared {
         let seen = self.row(head.clone()).await?;
         let found = seen.as_deref().and_then(rows::read::<Head>);
         let now = self.values.trusted_now().await?;
-        // The run may live again, or have ended again later.
+        // The run may be active again, or have ended again later.
         let lives = match &found {
             Some(Head::Active(active)) => *active == run,
             Some(Head::Finished(finished)) if finished.run == run => {
@@ -81,14 +81,14 @@ impl Shared {
                 batch.delete(head);
             }
         }
-        // Looked at again if refused.
+        // A refused batch is looked at again.
         if self.records.commit(batch).await?.is_applied() && !lives {
             self.was_removed(run);
         }
         Ok(())
     }
 
-    /// A run that failed goes, if it still stands where it stood when this was decided. Workers see to it.
+    /// Expires a failed run if it still stands as it did when its removal was scheduled. Workers then remove its rows.
     async fn expire(&self, due: &Name, until: Timestamp, id: RunId) -> Result<(), Error> {
         let run = match self.read_run(id).await {
             Err(error) if error.is_damage() => {
@@ -111,7 +111,7 @@ impl Shared {
         Ok(())
     }
 
-    /// What a run kept goes, unless it lives again; then it goes with that life.
+    /// Removes the kept values of a run, unless it is active again; then they go with that generation.
     async fn forget_kept(&self, due: &Name, key: &[u8], run: RunId) -> Result<(), Error> {
         let due = keys::dues().key(due);
         let keys = Keys::new(run, Generation(0));
@@ -144,7 +144,7 @@ impl Shared {
         }
     }
 
-    /// Removes some of what a run kept, with what it holds.
+    /// Removes some rows of kept values, and releases the values.
     pub(super) async fn remove_kept(&self, keys: &Keys, rows: &[(Name, Row)]) -> Result<(), Error> {
         let mut batch = Batch::new(self.shard());
         let mut changes = Vec::new();
@@ -171,7 +171,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// Reclaims values nothing needs any more, until the engine closes.
+    /// Reclaims values that nothing refers to any more, until the engine closes.
     pub(super) async fn reclaim(self: Arc<Self>) {
         let closed = async {
             loop {

@@ -1,4 +1,4 @@
-//! Removes runs that have ended, and what is due.
+//! Removes runs that have ended, and remains that are due.
 
 use super::Engine;
 use crate::Error;
@@ -16,11 +16,11 @@ use onceflow_store::CommitResult;
 use std::pin::pin;
 
 impl Engine {
-    /// Forgets a run that has ended; its key is free then, and what it held goes: outputs, record, kept values, logs.
-    /// Durable when it returns; whether there was one.
+    /// Removes a run that has ended; its key is free then, and everything it held goes: outputs, record, kept values,
+    /// logs. Durable when it returns; true if there was such a run.
     ///
     /// # Errors
-    /// [`Error::Refused`] if it has not ended.
+    /// [`Error::Refused`] if the run has not ended.
     pub fn forget<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
         Box::pin(async move {
             let shared = &self.shared;
@@ -38,7 +38,7 @@ impl Engine {
                 batch.require_equals(head.clone(), row).delete(head);
                 let due = run::supersede(&mut batch, &finished, shared.records.now().await?);
                 if let CommitResult::Applied(committed) = shared.records.commit(batch).await? {
-                    // A crash from here on leaves the row that says what is to go.
+                    // A crash from here on leaves the row that schedules the removal.
                     shared.remove_superseded(&due.name, key.as_bytes(), finished.run).await?;
                     shared.records.durable(committed.position).await?;
                     return Ok(true);
@@ -47,7 +47,7 @@ impl Engine {
         })
     }
 
-    /// The keys of runs of which something would be removed now, because its time has come.
+    /// The keys of runs of which something is due for removal now.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -63,14 +63,15 @@ impl Engine {
         })
     }
 
-    /// The runs of which this engine has removed everything since it was asked last, so that whoever keeps something beside
-    /// the store can do the same. Of very many only some: what is beside the store can also be compared with it.
+    /// The runs that this engine has removed completely since the last call, so that a caller that keeps data beside
+    /// the store can remove that too. Of very many only some are listed: data beside the store can also be compared
+    /// with it.
     pub fn take_removed(&self) -> Vec<RunId> {
         self.shared.take_removed()
     }
 
-    /// Removes what is due and reclaims what nothing holds, for at most so long; whether nothing is left to do now. Stopping
-    /// half-way leaves only what the next call finds.
+    /// Removes what is due and reclaims unreferenced values, for at most `ms_max` milliseconds; true if nothing is left
+    /// to do now. Stopping half-way leaves only work that the next call finds.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -89,8 +90,8 @@ impl Engine {
         })
     }
 
-    /// Removes what remains of runs whose time has come, and of workers that are long gone, now instead of when an engine
-    /// at work gets to it.
+    /// Removes the remains of runs that are due, and registrations of workers that are gone, now instead of when a
+    /// working engine gets to it.
     ///
     /// # Errors
     /// If the store does not answer.

@@ -1,14 +1,18 @@
-//! Proves that the rows of runs can be read and fit together: nothing that a run needs can vanish or change unnoticed.
+//! Checks that the rows of runs can be read and fit together: no row that a run needs can vanish or change unnoticed.
 //!
-//! | row | if it is gone or damaged |
+//! | row | if it is missing or damaged |
 //! |---|---|
-//! | head, state, header, program, frame, ready row, arrival, join, count of what is in flight, parked step | told here |
-//! | head of a run that has ended | told if it cannot be read; one that is gone is a run that was forgotten, and runs anew |
-//! | due | told here: what remains of the run would stay |
-//! | what a step gave before (memo) | told if it holds a value or cannot be read; one that is gone and held nothing is computed again |
-//! | an output that arrived and is no stored value | not told: the run finds that it is missing when it is to end |
-//! | why steps ran, logs, workers, wanted | only people read these; or the count of what is in flight tells |
-//! | claims and deadlines | the step is taken again |
+//! | head, state, header, program, frame, ready row, arrival, join, count of steps in flight, parked step | reported
+//! here |
+//! | head of an ended run | reported if it cannot be read; if it is missing, the run counts as forgotten, and a start
+//! runs it anew |
+//! | due | reported here: the remains of the run would never be removed |
+//! | kept outputs of a step (memo) | reported if it holds a value or cannot be read; a missing one that held nothing is
+//! computed again |
+//! | an output that arrived and is no stored value | not reported: the run finds that it is missing when it is settled
+//! |
+//! | reasons, logs, workers, unserved tasks | only people read these; or the count of steps in flight reveals it |
+//! | claims and deadlines | the step is claimed again |
 
 use super::Engine;
 use crate::{Error, perform::noted::Noted, shared::Shared};
@@ -33,12 +37,13 @@ use std::{
     sync::Arc,
 };
 
-/// Readings until two in a row are the same.
+/// Scans until two in a row see the same rows.
 const READINGS_MAX: usize = 4;
 
 impl Engine {
-    /// What of the rows of runs cannot be read, is missing or does not fit; `None` if the store changed all the time, so that
-    /// nothing can be said. Beside what [`Values::fsck`](onceflow_store::values::Values::fsck) tells of values. Changes nothing.
+    /// Reports the rows of runs that cannot be read, are missing or do not fit together; `None` if the store kept
+    /// changing, so that no two scans agree. Values are checked by
+    /// [`Values::fsck`](onceflow_store::values::Values::fsck). Changes nothing.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -64,13 +69,13 @@ impl Engine {
 struct Reading<'a> {
     shared: &'a Shared,
     found: Vec<String>,
-    /// All that was read.
+    /// The hash of all rows read.
     seen: blake3::Hasher,
-    /// The edges that hold values, by name.
+    /// The names of the edges that hold values.
     edges: BTreeSet<Name>,
-    /// The edges that rows account for.
+    /// The names of the edges that rows account for.
     held: BTreeSet<Name>,
-    /// Runs whose rows are being removed, or may be: what they hold is not judged.
+    /// Runs whose rows are being removed, or may be: their rows are not checked.
     leaving: BTreeSet<RunId>,
 }
 
@@ -99,7 +104,7 @@ impl<'a> Reading<'a> {
                 let roots = census.roots.into_iter().filter(|root| root.target.is_some());
                 self.edges = roots.map(|root| root.name).collect();
             }
-            // Which is told of values.
+            // The check of values reports this.
             Err(error) if Error::from(error.clone()).is_damage() => {}
             Err(error) => return Err(error.into()),
         }
@@ -153,7 +158,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Whether a run keeps something.
+    /// The run holds kept values.
     fn keeps(&self, run: RunId) -> bool {
         self.edges.iter().any(|edge| keys::of_kept_edge(edge.as_bytes()) == Some(run))
     }
@@ -175,7 +180,7 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// A row holds this by an edge of this name, if it is a stored value.
+    /// Notes that a row of the run holds this outcome by this edge, if it is a stored value; reports a missing edge.
     fn holds(&mut self, key: &str, edge: EdgeName, outcome: &Outcome) {
         if stored(outcome).is_none() {
             return;
@@ -195,11 +200,11 @@ impl<'a> Reading<'a> {
             if keys::of_result_edge(bytes).is_some() {
                 continue;
             }
-            // The id of the plan's rows, and what the row is called.
+            // The edge is named after the plan's rows, whose id begins with the run's, and the row.
             let of_plan =
                 bytes.strip_prefix(b"r").filter(|rest| rest.len() > 8 + 4).and_then(|rest| rest.first_chunk());
             let run = keys::of_kept_edge(bytes).or(of_plan.map(|run| RunId(*run)));
-            // What a run that is gone kept is removed bit by bit.
+            // Kept values of a run that is gone are removed bit by bit.
             let is_of_kept = keys::of_kept_edge(bytes).is_some();
             if run.is_some_and(|run| !self.leaving.contains(&run) && (runs.contains(&run) || !is_of_kept)) {
                 found.push(format!("a value is held for a row of a run that is not there: {edge:?}"));
@@ -216,7 +221,7 @@ impl<'a> Reading<'a> {
     ) -> Result<(), Error> {
         let home: BTreeMap<_, _> = self.rows(Keys::new(id, Generation(0)).home).await?.into_iter().collect();
         let row = |name: &str| home.get(&Name::new(name));
-        // The state has no checksum, so it must be just what is written for what it says.
+        // The state row has no checksum, so it must equal the row that its state is written as.
         let state = row("s").and_then(|row| rows::read::<State>(row).filter(|state| state.to_row() == *row));
         let header = row("h").and_then(|row| rows::read::<Header>(row));
         let (Some(state), Some(header)) = (state, header) else {
@@ -249,7 +254,7 @@ impl<'a> Reading<'a> {
         self.plan(key, &plan, state).await
     }
 
-    /// The rows of a plan.
+    /// Checks the rows of a plan.
     async fn plan(&mut self, key: &str, plan: &InstalledProgram, state: State) -> Result<(), Error> {
         let mut rows = PlanRows::default();
         for (name, row) in self.rows(plan.keys.rows.clone()).await? {
@@ -268,7 +273,7 @@ impl<'a> Reading<'a> {
                     let row = self.shared.row(at).await?;
                     let inbox = row.as_deref().and_then(Inbox::place);
                     let own = plan.keys.inbox(step);
-                    // What arrived with the ready row needs no inbox.
+                    // A step whose inputs stand in its ready row needs no inbox.
                     let (nowhere, own) = (Group::rows(""), own.as_bytes());
                     let wanted =
                         if ready_step.inputs.is_empty() { (&plan.keys.rows, own) } else { (&nowhere, &b""[..]) };
@@ -292,7 +297,7 @@ impl<'a> Reading<'a> {
             let found = rows.inconsistencies(plan, state.phase);
             self.found.extend(found.into_iter().map(|what| format!("run `{key}`: {what}")));
         } else {
-            // Its rows go, or change, as a whole.
+            // The rows of such a run are removed, or replaced, as a whole.
             self.leaving.insert(plan.keys.run);
         }
         Ok(())
@@ -304,7 +309,7 @@ impl<'a> Reading<'a> {
 struct PlanRows {
     frames: BTreeMap<FrameId, Frame>,
     arrived: BTreeMap<StepId, BTreeMap<u16, Received>>,
-    /// How many are to arrive, and which have.
+    /// The number of inputs a join waits for, and those that have arrived.
     joins: BTreeMap<StepId, (u32, Vec<u32>)>,
     live: i64,
     parked: BTreeMap<StepId, Parked>,
@@ -326,7 +331,7 @@ impl PlanRows {
             b'j' => drop(self.joins.insert(step()?, bitmap::read(row)?)),
             b'l' => self.live = counter::read(row)?,
             b'p' => drop(self.parked.insert(step()?, rows::read(row)?)),
-            // What went wrong while the run was undone: only people read it.
+            // The notes of failures while the run is undone: only people read them.
             b'x' => drop(rows::read::<Noted>(row)?),
             b'u' => drop(self.undos.insert(u32::from_be_bytes(rest.try_into().ok()?), rows::read(row)?)),
             _ => return None,
@@ -334,7 +339,7 @@ impl PlanRows {
         Some(())
     }
 
-    /// The edges that these rows hold values by.
+    /// The edges by which these rows hold values.
     fn held(&self, keys: &Keys) -> Vec<(EdgeName, Outcome)> {
         let mut found = Vec::new();
         for (id, frame) in &self.frames {
@@ -399,7 +404,7 @@ impl PlanRows {
         found
     }
 
-    /// What has arrived at a step must be what its join says.
+    /// Reports a step whose arrivals do not match its join.
     fn inbox_misfit(&self, plan: &InstalledProgram, step: StepId, frame: &Frame) -> Option<String> {
         let block = &plan.wiring.blocks[frame.block as usize];
         let (to, of) = match (step.node, frame.shape) {

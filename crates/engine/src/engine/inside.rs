@@ -1,5 +1,5 @@
-//! What would become of the steps inside containers, for runs that keep what they computed: the flow is carried out on
-//! what is known, without running anything, as far as that reaches.
+//! Explains the steps inside of containers, for runs with `keep`: a dry run of the flow on the known values, as far as
+//! they reach.
 
 use crate::{Error, shared::Shared};
 use futures_util::future::BoxFuture;
@@ -22,16 +22,16 @@ use onceflow_core::{
 };
 use std::sync::Arc;
 
-/// A value, if it is known; else where the step is that runs first.
+/// A value, if it is known; else the address of the step that must run first.
 pub(super) type Expected = Result<Outcome, Arc<str>>;
 
-/// What a node gives that runs.
+/// The outputs of a node that runs: unknown.
 fn unknown(address: &str, outputs: usize) -> Vec<Expected> {
     let address: Arc<str> = address.into();
     vec![Err(address); outputs]
 }
 
-/// Carries a flow out on what is known.
+/// A dry run of a flow on the known values.
 pub(super) struct ContainerPreview<'a> {
     pub(super) shared: &'a Shared,
     pub(super) keys: &'a Keys,
@@ -41,7 +41,7 @@ pub(super) struct ContainerPreview<'a> {
 }
 
 impl ContainerPreview<'_> {
-    /// What a container gives; says what becomes of every step inside.
+    /// Previews a container: returns its outputs, and adds a line for every step inside.
     pub(super) fn container<'b>(
         &'b mut self,
         node: &'b Node,
@@ -66,7 +66,7 @@ impl ContainerPreview<'_> {
                     match arms.iter().map(|arm| (holds(arm.guard), arm.body)).find(|(holds, _)| *holds != Some(false)) {
                         None => vec![Ok(Outcome::None); node.outputs.len()],
                         Some((Some(_), body)) => self.block(body, place, inputs).await?,
-                        // Which arm is taken will be seen when its guard is computed.
+                        // The arm is known only when its guard is computed.
                         Some((None, _)) => unknown(),
                     }
                 }
@@ -149,14 +149,14 @@ impl ContainerPreview<'_> {
                     }
                 }
                 Some(_) => return Ok(given[..condition].to_vec()),
-                // What comes after this iteration will be seen when it is computed.
+                // Later iterations are known only when this one is computed.
                 None => break,
             }
         }
         Ok(unknown(&place.address(&node.path), node.outputs.len()))
     }
 
-    /// What a block gives.
+    /// Previews a block; returns its outputs.
     async fn block(
         &mut self,
         block: BlockIndex,
@@ -213,7 +213,7 @@ impl ContainerPreview<'_> {
         }
     }
 
-    /// What a step gave before, if that is kept and whole; and whether it is kept and damaged.
+    /// The kept outputs of a step, if they are intact; and whether they are kept but damaged.
     async fn memo(&self, node: &Node, address: &str, inputs: &[Held]) -> Result<(Option<Memo>, bool), Error> {
         let key = self.keys.memo(&memo_of(self.program, node, address, inputs));
         let Some(row) = self.shared.row(key).await? else { return Ok((None, false)) };

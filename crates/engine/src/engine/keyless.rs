@@ -1,7 +1,7 @@
-//! Runs that nobody can ask for again: their history ends with their last handle, or with the run if that comes later.
+//! Runs whose key no caller knows: their history ends with their last handle, or with the run if that is later.
 //!
-//! The promise is kept by the process that started the run: it waits for the end, and deletes in one batch what a finished
-//! run leaves. If that process dies, the deadline that every finished run has does the same, later.
+//! The process that started the run sees to this: it waits for the end, and deletes the remains of the finished run in
+//! one batch. If that process dies, the deadline that every finished run has does the same, later.
 
 use super::Engine;
 use crate::{
@@ -29,7 +29,7 @@ pub(crate) struct HistoryEnd {
 }
 
 impl Handle {
-    /// What ends the history of this run when it is dropped.
+    /// The guard that ends the history of this run when it is dropped.
     pub(super) fn end(&self) -> HistoryEnd {
         HistoryEnd { shared: self.shared.clone(), key: self.key.clone(), id: self.id }
     }
@@ -42,14 +42,14 @@ impl Drop for HistoryEnd {
         let handle = Handle::new(shared.clone(), self.key.clone(), id);
         let end = async move {
             let ended = async {
-                // Nobody hears of it, so what is seen need not be durable.
+                // The status is not reported to any caller, so it need not be durable.
                 if !handle.is_at_rest().await? {
                     handle.wait().await?;
                 }
                 shared.end_history(&handle.key, id).await
             };
             match ended.await {
-                // What is left, `close` looks at once more, and then the deadline of the run.
+                // `close` tries once more, and after that the run's deadline applies.
                 Err(Error::Closed) => return,
                 Err(Error::NoRun(_)) | Ok(()) => {}
                 Err(error) => not_ended(&handle.key, &error),
@@ -64,14 +64,14 @@ fn not_ended(key: &str, error: &Error) {
     tracing::warn!(%error, key, "failed to end the history of a run without a key; its deadline does, within a day of its end");
 }
 
-/// How long a run without a key is remembered if the process that started it dies: long enough that a handle that is asked
-/// late still answers, and no more than a day of crashes is left.
+/// How long the history of a run without a key is kept if the process that started it dies: long enough that a handle
+/// that is asked late still answers, and that at most a day of crashes accumulates.
 pub const KEYLESS_HISTORY_MS: u64 = 24 * 60 * 60 * 1000;
 
 impl Engine {
-    /// A key that no other run has.
+    /// Generates a key that no other run has.
     pub fn fresh_key(&self, flow: &str) -> String {
-        // A key has a limit, the name of a flow has none.
+        // Keys have a length limit, names of flows have none.
         let mut end = flow.len().min(onceflow_core::limits::RUN_KEY_BYTES_MAX - 33);
         while !flow.is_char_boundary(end) {
             end -= 1;
@@ -81,7 +81,8 @@ impl Engine {
 }
 
 impl Shared {
-    /// Ends the histories of abandoned runs that are at rest. Others go on elsewhere, and are forgotten by their deadline.
+    /// Ends the histories of abandoned runs that are at rest. Others continue elsewhere, and are removed at their
+    /// deadline.
     pub(super) async fn end_abandoned(&self) {
         let abandoned = lock(&self.abandoned).clone();
         for (id, key) in abandoned {
@@ -92,17 +93,17 @@ impl Shared {
         }
     }
 
-    /// Forgets a run that has come to its end, with all that remained of it. One that is at work stays, and one that
-    /// waits for an operator: an outcome that is not known, an effect that could not be undone.
+    /// Removes a run that has ended or failed, with all its remains. An active run stays, and so does one that waits
+    /// for an operator: its outcome is not known, or an effect could not be undone.
     async fn end_history(&self, key: &str, id: RunId) -> Result<(), Error> {
-        /// Others may come between a few times.
+        /// Other callers may commit in between a few times.
         const TRIES_MAX: usize = 100;
         for _ in 0..TRIES_MAX {
             let Some(row) = self.row(keys::heads().key(key)).await? else { return Ok(()) };
             let is_over = match rows::read(&row).ok_or_else(|| Error::damaged(format!("the row of run `{key}`")))? {
                 Head::Finished(finished) if finished.run == id => self.let_go(key, row, &finished).await?,
                 Head::Active(active) if active == id => self.let_failed_go(id).await?,
-                // Somebody uses the key for another run.
+                // The key belongs to another run by now.
                 Head::Finished(_) | Head::Active(_) => true,
             };
             if is_over {
@@ -112,8 +113,8 @@ impl Shared {
         Err(Error::Refused { key: key.to_owned(), why: String::from("changes all the time") })
     }
 
-    /// Deletes the row of a finished run, lets go of what it gave, and of all else that its history kept. False if it changed
-    /// meanwhile.
+    /// Deletes the row of a finished run, and releases its outputs and everything else that its history kept. False if
+    /// the row changed in between.
     async fn let_go(&self, key: &str, row: Row, finished: &Finished) -> Result<bool, Error> {
         if let Status::Failed { undone, .. } | Status::Cancelled { undone } = &finished.status
             && !undone.is_empty()
@@ -130,7 +131,7 @@ impl Shared {
         batch.require_equals(head.clone(), row).delete(head).delete(keys::due(until, b'h', finished.run, key));
         batch.delete_group(keys::logs(finished.run)).delete_group(keys::reasons(finished.run));
         match self.values.add_changes(&mut batch, &changes).await {
-            // Its time has come anyway: whoever removes what is due is at it.
+            // Its deadline has passed, and the removal of due runs is at it.
             Err(values::Error::LeaseLost { .. }) => return Ok(true),
             woven => woven?,
         }
@@ -141,7 +142,7 @@ impl Shared {
         Ok(true)
     }
 
-    /// A run that failed goes as if its history had ended. False if it changed meanwhile.
+    /// Expires a failed run as if its history had ended. False if the run changed in between.
     async fn let_failed_go(&self, id: RunId) -> Result<bool, Error> {
         let Some(run) = self.read_run(id).await? else { return Ok(false) };
         let state = run.state();

@@ -1,7 +1,7 @@
-//! Which values of a run's outermost steps are known, and still right for what is asked now.
+//! The known values of a run's outermost steps that are still valid for a new request.
 //!
-//! A run that keeps what it computes is asked step by step: equal code and equal inputs, equal outputs. A run that does
-//! not still holds what its unfinished steps have been given; that is right if all it was computed from is unchanged.
+//! A run with `keep` is looked up step by step: equal code and equal inputs mean equal outputs. A run without still
+//! holds the inputs of its unfinished steps; such a value is valid if everything it was computed from is unchanged.
 
 use super::CheckedStart;
 use crate::{
@@ -30,27 +30,27 @@ use onceflow_core::{
 use onceflow_store::records::Scan;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// KnownValues values of the root block: what each is, and the row that holds it, if it is kept.
+/// Known values of the root block: the outcome of each, and the row that keeps it, if one does.
 pub(super) type KnownValues = BTreeMap<(NodeIndex, PortIndex), (Outcome, Option<Key>)>;
 
-/// What a reused value is called where it is an input of a plan.
+/// The prefix of the name that a reused value has as an input of a plan.
 const REUSED: &str = "reuse:";
 
-/// What a run was for.
+/// The program and inputs that a run was started with.
 pub(super) struct PreviousPlan {
     pub(super) program: Program,
     pub(super) inputs: Vec<(String, Digest)>,
 }
 
 impl PreviousPlan {
-    /// What is different about every node since then.
+    /// The differences of every node to the new request.
     pub(super) fn changes(&self, asked: &CheckedStart) -> Vec<Change> {
         let (old, new) = (self.provenance(), provenance(&asked.program, &asked.inputs.digests()));
         let old = KeyedBlock { program: &self.program, block: ROOT, keys: &old };
         changes(old, KeyedBlock { program: &asked.program, block: ROOT, keys: &new })
     }
 
-    /// The same explanation with a line for each of several eaches that are one node.
+    /// The explanation with a line for each of several eaches that are joined into one node.
     pub(super) fn separate_joined_eaches(&self, asked: &CheckedStart, explanation: Explanation) -> Explanation {
         let (old, new) = (self.provenance(), provenance(&asked.program, &asked.inputs.digests()));
         let old = KeyedBlock { program: &self.program, block: ROOT, keys: &old };
@@ -69,7 +69,7 @@ fn provenance(program: &Program, inputs: &[(String, Digest)]) -> Provenance {
     Provenance::new(program, ROOT, &inputs)
 }
 
-/// An output of the root block, as it is called across programs.
+/// The name of an output of the root block, which is the same across programs.
 fn name_of(block: &Block, node: NodeIndex, port: PortIndex) -> String {
     let (path, port) = output_address(&block.nodes[node as usize], port);
     format!("{}:{port}", InstancePath::root().address(path))
@@ -82,7 +82,7 @@ fn outputs(block: &Block) -> impl Iterator<Item = (NodeIndex, PortIndex)> {
     (0..).zip(&block.nodes).flat_map(ports)
 }
 
-/// The outputs of a run that is done, by what gave them.
+/// The outputs of a finished run, by the name of the node output that gave them.
 pub(super) fn given_out(before: &PreviousPlan, outputs: &[(String, Outcome)]) -> BTreeMap<String, Outcome> {
     let block = &before.program.blocks[ROOT as usize];
     let given = |output: &onceflow_core::model::program::BlockOutput| {
@@ -93,7 +93,7 @@ pub(super) fn given_out(before: &PreviousPlan, outputs: &[(String, Outcome)]) ->
     block.outputs.iter().filter(|output| !output.hidden).filter_map(given).collect()
 }
 
-/// Of what a run holds, that which is still right.
+/// The held values that are valid for the new request.
 pub(super) fn still_right(held: BTreeMap<String, Outcome>, before: &PreviousPlan, asked: &CheckedStart) -> KnownValues {
     let (old, new) = (before.provenance(), provenance(&asked.program, &asked.inputs.digests()));
     let (old_block, new_block) = (&before.program.blocks[ROOT as usize], &asked.program.blocks[ROOT as usize]);
@@ -109,7 +109,7 @@ pub(super) fn still_right(held: BTreeMap<String, Outcome>, before: &PreviousPlan
 }
 
 impl Shared {
-    /// What the outermost unfinished steps of a run have been given, by what gave it.
+    /// The inputs that the outermost unfinished steps of a run hold, by the name of the node output that gave them.
     pub(super) async fn held(&self, run: &Run) -> Result<BTreeMap<String, Outcome>, Error> {
         let mut found = BTreeMap::new();
         let block = &run.plan.program.blocks[ROOT as usize];
@@ -159,7 +159,7 @@ impl Shared {
         Ok(found)
     }
 
-    /// Everything that was delivered to a step of a run that has not committed: in inboxes, in queues, put aside.
+    /// Everything that was delivered to uncommitted steps of a run: in inboxes, in queues, in parked rows.
     async fn all_received(&self, run: &Run) -> Result<Vec<(StepId, Received)>, Error> {
         let mut found = Vec::new();
         let damaged = || Error::damaged(format!("a row of run `{}`", run.key));
@@ -178,7 +178,7 @@ impl Shared {
         Ok(found)
     }
 
-    /// The steps of a generation that stand in queues, taken or not.
+    /// The steps of a generation that stand in queues, claimed or not.
     pub(crate) async fn ready_steps(
         &self,
         program: &Program,
@@ -224,12 +224,12 @@ impl Shared {
         }
     }
 
-    /// What a run has kept that is right for what is asked: computed from the same code and the same inputs.
+    /// The kept values of a run that are valid for this request: computed by the same code from the same inputs.
     pub(super) async fn kept(&self, keys: &Keys, asked: &CheckedStart) -> Result<KnownValues, Error> {
         self.kept_of(keys, &asked.program, &|port| asked.inputs.outcome(port).clone()).await
     }
 
-    /// What a run has kept that was computed by this program from these inputs.
+    /// The kept values of a run that this program computes from these inputs.
     pub(super) async fn kept_of(
         &self,
         keys: &Keys,
@@ -253,7 +253,7 @@ impl Shared {
             let held: Vec<_> = inputs.into_iter().map(|outcome| Held { owned: false, outcome }).collect();
             let key = keys.memo(&memo_of(program, node, &InstancePath::root().address(&node.path), &held));
             let Some(row) = self.row(key.clone()).await? else { continue };
-            // One that cannot be read is dropped when its step is taken.
+            // A memo that cannot be read is dropped when its step is claimed.
             let Some(memo) = rows::read::<Memo>(&row) else { continue };
             for (port, outcome) in (0..).zip(memo.outputs) {
                 known.insert((at, port), (outcome, Some(key.clone())));
@@ -263,7 +263,7 @@ impl Shared {
     }
 }
 
-/// The ready row in a row of a queue.
+/// Decodes the ready row in a row of a queue.
 pub(super) fn ticket_in(row: &onceflow_core::Row) -> Option<ReadyStep> {
     Inbox::from_row(row).and_then(|inbox| rows::read(&inbox.note))
 }

@@ -1,5 +1,5 @@
-//! What of a run is under way: its frames, and the steps that were given something and have not committed. Read row by row,
-//! so it is one moment of the run only while nothing of it commits.
+//! The part of a run that is under way: its frames, and the steps with deliveries that have not committed. Read row by
+//! row, so it is a snapshot of the run only while nothing of it commits.
 
 use crate::{
     Error,
@@ -14,17 +14,17 @@ use onceflow_core::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is under way.
+/// The frames and uncommitted steps of a run.
 pub(super) struct Live {
     pub(super) frames: BTreeMap<FrameId, Frame>,
-    /// The steps that could run, or were put aside.
+    /// The steps that are ready, or parked.
     pub(super) ready_steps: BTreeMap<StepId, ReadyStep>,
-    /// Every step that has not committed, as far as something was delivered to it or it has opened a frame.
+    /// Every uncommitted step that has deliveries or an open frame.
     steps: BTreeSet<StepId>,
 }
 
 impl Shared {
-    /// What is under way in a run.
+    /// Reads the part of a run that is under way.
     pub(super) async fn live(&self, run: &Run) -> Result<Live, Error> {
         let (keys, program) = (&run.plan.keys, &run.plan.program);
         let damaged = || Error::damaged(format!("a row of run `{}`", run.key));
@@ -50,31 +50,31 @@ impl Shared {
 }
 
 impl Live {
-    /// Whether something was delivered to a step that has not committed, or it has opened a frame.
+    /// The step is uncommitted, and has deliveries or an open frame.
     pub(super) fn has(&self, step: StepId) -> bool {
         self.steps.contains(&step)
     }
 
-    /// The instances of a frame at which something is at work or waits.
+    /// The instances of a frame that have steps at work or waiting.
     pub(super) fn instances(&self, frame: FrameId) -> BTreeSet<u32> {
         let first = StepId { frame, index: 0, node: 0 };
         let last = StepId { frame, index: u32::MAX, node: u32::MAX };
         self.steps.range(first..=last).filter(|step| step.node != LANE).map(|step| step.index).collect()
     }
 
-    /// How many elements of an each have not ended.
+    /// The number of elements of an each that have not ended.
     pub(super) fn left(&self, frame: FrameId, elements: Elements) -> u32 {
         let open = self.instances(frame).into_iter().filter(|index| *index < elements.n).collect();
         let next = |lane: u32| {
             self.ready_steps.get(&StepId { frame, index: lane, node: LANE }).map(|ready_step| ready_step.cursor)
         };
-        // What is looked at may go on meanwhile.
+        // The run may go on while it is read.
         left(elements, &open, next).min(elements.n)
     }
 }
 
-/// Elements that have not ended: those at which something is at work or waits, and those of chunks that are not open yet.
-/// Chunks take turns on lanes; `next` is the chunk that a lane is about to open.
+/// The number of elements that have not ended: those with steps at work or waiting, and those of chunks that are not
+/// open yet. Chunks take turns on lanes; `next` is the chunk that a lane is about to open.
 fn left(elements: Elements, live: &BTreeSet<u32>, next: impl Fn(u32) -> Option<u32>) -> u32 {
     let size = |chunk: u32| elements.of_chunk(chunk).len() as u32;
     let mut left = live.len() as u32;

@@ -1,5 +1,5 @@
-//! What a run was made of, step by step: code, where each input comes from, and what is known of what came out. For
-//! those who ask where something comes from, or what two runs differ in.
+//! The record of a run, step by step: the code, the source of each input, and the outputs as far as they are known.
+//! Answers where a value comes from, and how two runs differ.
 
 use super::{Engine, known::KnownValues};
 use crate::{Error, Handle, RunStatus};
@@ -30,15 +30,15 @@ pub enum Origin {
         /// The output port.
         port: String,
     },
-    /// Of what an each goes over, the element that the step is done for.
+    /// The element that the step runs for, of the list that an each goes over.
     Element(Box<Origin>),
-    /// The flow itself says it.
+    /// A constant of the flow.
     Constant(Digest),
-    /// Nothing.
+    /// No source.
     None,
 }
 
-/// An outermost step of a run, or one that an each does for every element.
+/// An outermost step of a run, or one that an each runs for every element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepRecord {
     /// Its address.
@@ -51,14 +51,14 @@ pub struct StepRecord {
     pub inputs: Vec<(String, Origin)>,
     /// Its outputs, each with its value where that is known.
     pub outputs: Vec<(Port, Option<Outcome>)>,
-    /// The steps that an each does for every element.
+    /// The steps that an each runs for every element.
     pub inside: Option<EachBody>,
 }
 
 /// The body of an each, which runs for every element. Eaches that go through their elements together are one here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EachBody {
-    /// The steps, with `*` for the number of the element. What is inside of those is not listed.
+    /// The steps, with `*` for the number of the element. Steps inside of containers among them are not listed.
     pub steps: Vec<StepRecord>,
     /// The source of an element, for each output of the each.
     pub outputs: Vec<Origin>,
@@ -73,7 +73,7 @@ pub struct Record {
     pub id: RunId,
     /// The name of its flow.
     pub flow: String,
-    /// Digest of all the flow means.
+    /// The digest of the flow: equal for flows of equal meaning.
     pub code: Digest,
     /// Its status.
     pub status: RunStatus,
@@ -81,7 +81,8 @@ pub struct Record {
     pub inputs: Vec<(String, Digest)>,
     /// Its outermost steps; none if its program is not kept any more.
     pub steps: Vec<StepRecord>,
-    /// Its outputs, each with its source and, where it is known, its value; of any type, if the program is not kept any more.
+    /// Its outputs, each with its source and, where it is known, its value; without their types if the program is not
+    /// kept any more.
     pub outputs: Vec<(Port, Origin, Option<Outcome>)>,
 }
 
@@ -159,17 +160,17 @@ impl Handle {
     }
 }
 
-/// A block, and what it is the body of.
+/// A block, and the each whose body it is.
 #[derive(Clone, Copy)]
 struct Scope<'a> {
     program: &'a Program,
     block: &'a Block,
-    /// The each it is done for every element of, and where that is.
+    /// The each that runs the block for every element, and its own scope.
     around: Option<(&'a Node, &'a Scope<'a>)>,
 }
 
 impl Scope<'_> {
-    /// The steps that a node is: one, several that were fused, or none.
+    /// The steps that a node stands for: one, several that were fused, or none.
     fn steps(&self, node: &Node, value: &dyn Fn(PortIndex) -> Option<Outcome>) -> Vec<StepRecord> {
         let program = self.program;
         let address = InstancePath::root().address(&node.path);
@@ -196,7 +197,7 @@ impl Scope<'_> {
         vec![StepRecord { address, kind, code, inputs, outputs, inside: self.inside(node) }]
     }
 
-    /// One of several tasks that are one node.
+    /// The record of one of several tasks that are fused into a node.
     fn fused(
         &self,
         node: &Node,

@@ -1,5 +1,5 @@
-//! Steps that must not simply run again: those that never start twice, and those whose writes ride in their commit. A new
-//! plan that would run one again that was done is refused, unless the caller says that it may.
+//! Steps that must not be repeated without consent: at-most-once steps, and those whose writes go into their commit. A
+//! new plan that would run such a step again after it was done is refused, unless the caller accepts it.
 
 use super::{CheckedStart, Engine, replan::PlannedRun};
 use crate::Error;
@@ -16,10 +16,10 @@ use std::collections::BTreeSet;
 /// Addresses of steps, with `*` for the numbers of elements and iterations.
 pub(crate) type Steps = BTreeSet<String>;
 
-/// Such addresses, as short as they can be carried from plan to plan.
+/// Hashes of such addresses: short enough to be carried from plan to plan.
 pub(crate) type Marks = BTreeSet<u64>;
 
-/// The mark of an address. Two that share one are refused together, at worst.
+/// The hash of an address. A collision refuses two steps together, at worst.
 fn mark(address: &str) -> u64 {
     let digest = blake3::hash(address.as_bytes());
     u64::from_be_bytes(*digest.as_bytes().first_chunk().expect("a digest is longer"))
@@ -29,11 +29,11 @@ pub(super) fn marks(steps: &Steps) -> Marks {
     steps.iter().map(|step| mark(step)).collect()
 }
 
-/// What is stored beside the result of a run: what was asked for, how it ended, and which of its steps must not simply
-/// run again.
+/// The record stored beside the result of a run: its request, its status, and the steps that must not be repeated
+/// without consent.
 pub(crate) type Sealed = (Header, Status, Vec<String>);
 
-/// The steps of a program that must not simply run again.
+/// The steps of a program that must not be repeated without consent.
 pub(crate) fn once_only(program: &Program) -> Steps {
     let mut found = Steps::new();
     // Most programs have none, and need no walk.
@@ -49,7 +49,7 @@ fn is_once_only(effect: Effect) -> bool {
     matches!(effect, Effect::AtMostOnce | Effect::Transactional)
 }
 
-/// Those of a node, and of all that is inside it.
+/// Collects such steps of a node, and of everything inside it.
 pub(super) fn walk(
     program: &Program,
     node: &Node,
@@ -69,7 +69,7 @@ pub(super) fn walk(
     }
     let inside = inside(node, place);
     for body in bodies(node) {
-        // A flow that calls itself is looked at once.
+        // A flow that calls itself is visited once.
         if around.insert(body) {
             for node in &program.blocks[body as usize].nodes {
                 walk(program, node, &inside, around, found);
@@ -88,13 +88,13 @@ pub(super) fn bodies(node: &Node) -> Vec<u32> {
     }
 }
 
-/// Where those are.
+/// The path of the steps inside a node.
 pub(super) fn inside(node: &Node, place: &InstancePath) -> InstancePath {
     if let NodeOp::Call { .. } = node.op { place.called(node) } else { place.clone() }
 }
 
 impl Engine {
-    /// Refuses a plan that runs steps again that were done and must not simply be.
+    /// Refuses a plan that repeats steps which were done and must not be repeated without consent.
     pub(super) fn no_reruns(&self, asked: &CheckedStart, planned: &PlannedRun) -> Result<(), Error> {
         if asked.start.accept_reruns || planned.done_before.is_empty() {
             return Ok(());
@@ -111,12 +111,13 @@ impl Engine {
         Err(Error::WouldRerun { key: asked.start.key.clone(), steps: again.into_iter().collect() })
     }
 
-    /// Which steps a finished run has done, in this life or before, that must not simply run again.
+    /// The steps that a finished run has done, in this generation or before, and that must not be repeated without
+    /// consent.
     pub(super) async fn done_by(&self, finished: &Finished) -> Result<Marks, Error> {
         let mut done: Marks = finished.header.done_before.iter().copied().collect();
         if let Some(sealed) = &finished.sealed {
             let bytes = match self.shared.values.read_all(&sealed.id).await {
-                // Its history has just ended: nobody remembers it any more.
+                // The history of the run has just ended, and its record is gone.
                 Err(onceflow_store::values::Error::Missing { .. }) => return Ok(done),
                 bytes => bytes?,
             };

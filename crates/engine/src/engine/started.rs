@@ -1,5 +1,5 @@
-//! Steps that must not start twice, were started, and have not said how they ended: while they are at work, and after
-//! whoever ran them is gone, until somebody takes them over or puts them aside.
+//! At-most-once steps that were started and have reported no outcome: while their body runs, and after their worker is
+//! gone, until another worker takes them over or they are parked.
 
 use super::{UndecidedStep, again::undecided, known::ticket_in};
 use crate::{
@@ -18,18 +18,18 @@ use onceflow_core::{
     },
 };
 
-/// Such a step.
+/// An at-most-once step that was started and has reported no outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartedStep {
-    /// Where it is, and what it would give.
+    /// The address of the step, and the outputs that it would give.
     pub step: UndecidedStep,
-    /// Under which name whoever started it claims steps; see [`crate::Engine::incarnation`].
+    /// The incarnation of the worker that started it; see [`crate::Engine::incarnation`].
     pub by: u128,
-    /// Until when a claim on it stands, on the store's clock: until then, whoever has it may be at work.
+    /// The deadline of the claim on it, on the store's clock: until then its worker may be running it.
     pub held_until: Option<Timestamp>,
 }
 
-/// Such a step, where it stands in its queue.
+/// Such a step, with its row in its queue.
 struct Found {
     key: Key,
     step: StepId,
@@ -39,8 +39,8 @@ struct Found {
 }
 
 impl Handle {
-    /// The steps of the run that must not start twice, were started, and have not said how they ended. Those that are put
-    /// aside because nobody knows are not among them; see [`Handle::undecided_steps`].
+    /// The at-most-once steps of the run that were started and have reported no outcome. Steps that are parked as
+    /// unknown are not among them; see [`Handle::undecided_steps`].
     ///
     /// # Errors
     /// If the store does not answer.
@@ -57,11 +57,11 @@ impl Handle {
         })
     }
 
-    /// Puts a step aside that somebody started who is gone, just as whoever took it over would, but for asking its own
-    /// check: what became of it is not known from then on, and [`Handle::resolve`] says it. The caller knows that they are
-    /// gone; one that is not may still say what it gave, until somebody decides. Whether it was put aside: not if it is not
-    /// one of [`Handle::started_steps`], not if it was started by somebody else than they, and not while a claim on it stands.
-    /// Durable when it returns.
+    /// Parks a started step of a worker that is gone, as the worker that takes it over would, but without asking the
+    /// task's own check: its outcome is unknown from then on, and [`Handle::resolve`] reports it. The caller knows that
+    /// the worker `by` is gone; if it is not, it may still commit its result until the outcome is reported. Returns
+    /// false, and does nothing, if the step is not one of [`Handle::started_steps`], was started by another worker, or
+    /// has a claim that stands. Durable when it returns.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -82,7 +82,7 @@ impl Handle {
 impl Shared {
     async fn started_steps(&self, run: &Run) -> Result<Vec<Found>, Error> {
         let program = &run.plan.program;
-        // Most programs have no such task, and need no look.
+        // Most programs have no at-most-once task, and need no scan.
         if !program.tasks.iter().any(|task| task.effect == Effect::AtMostOnce) {
             return Ok(vec![]);
         }
@@ -92,7 +92,7 @@ impl Shared {
             let node = &program.blocks[ready_step.block as usize].nodes[step.node as usize];
             let address = match self.place(run, step.frame, step.index).await {
                 Ok(place) => place.address(&node.path),
-                // It went on meanwhile, and what was around it has ended.
+                // The run went on meanwhile, and the frame of the step has closed.
                 Err(_) if self.row(key.clone()).await?.is_none() => continue,
                 Err(error) => return Err(error),
             };
@@ -101,7 +101,7 @@ impl Shared {
         Ok(all)
     }
 
-    /// Until when a claim on a step in a queue stands.
+    /// The deadline of the claim on a step in a queue, if it has not passed.
     async fn held_until(&self, key: &Key) -> Result<Option<Timestamp>, Error> {
         let rows = [key.group.claims().key(&key.name), key.group.deadlines().key(&key.name)];
         let [Some(_), Some(deadline)] = &self.records.get(self.shard(), &rows).await?[..] else { return Ok(None) };
@@ -112,7 +112,7 @@ impl Shared {
     async fn put_aside(&self, run: &Run, found: Found) -> Result<bool, Error> {
         let Found { key, step, ready_step, started, address } = found;
         let Some(row) = self.row(key.clone()).await? else { return Ok(false) };
-        // What was found may be old; what is required is this row.
+        // The step may have changed since it was found; the batch requires this row.
         if ticket_in(&row).is_none_or(|now| now != ready_step) {
             return Ok(false);
         }

@@ -25,7 +25,7 @@ use std::collections::BTreeSet;
 /// Failures listed for each run in a list of runs. A single run lists up to 1000 (`Shared::parked_first_of`).
 const LISTED_FAILURES_MAX: usize = 10;
 
-/// The status of a run, and what it came to.
+/// The status, times, failures and outputs of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// The run's key.
@@ -50,7 +50,7 @@ pub struct Summary {
     pub outputs: Vec<(String, Outcome)>,
     /// The first steps that failed, with their causes.
     pub failures: Vec<Failed>,
-    /// How many steps failed, in all.
+    /// The total number of failed steps.
     pub failed: usize,
     /// Undos that failed.
     pub not_undone: Vec<Failed>,
@@ -120,10 +120,10 @@ impl Engine {
 }
 
 impl Handle {
-    /// The run's status, and what it came to so far. Durable when it returns.
+    /// The run's status, with its failures and outputs so far. Durable when it returns.
     ///
     /// # Errors
-    /// [`Error::NoRun`] if its history has ended, [`Error::Superseded`] if the run was started with something else.
+    /// [`Error::NoRun`] if its history has ended, [`Error::Superseded`] if the key was started with another request.
     pub fn summary(&self) -> BoxFuture<'_, Result<Summary, Error>> {
         Box::pin(async move {
             loop {
@@ -153,7 +153,7 @@ impl Handle {
                     self.is_for(&run.header)?;
                     Ok(RunStatus::from(run.state().phase).is_at_rest())
                 }
-                // It ended between the two reads.
+                // The run ended between the two reads.
                 None => Ok(false),
             },
         }
@@ -284,7 +284,7 @@ fn of_finished(finished: Finished) -> Summary {
     Summary { ended, outputs, failures, failed, not_undone, ..summary }
 }
 
-/// Which steps must not simply run again, for the record of a run that ends.
+/// The steps that must not be repeated without consent, for the record of a run that ends.
 pub(crate) async fn once_only_of(shared: &Shared, run: &Run) -> Result<Vec<String>, Error> {
     if run.header.full.is_none() {
         return Ok(reruns::once_only(&run.plan.program).into_iter().collect());

@@ -1,11 +1,11 @@
-//! A run that has ended, as one stream of bytes that another store can take in: what was asked for, how it ended, what it
-//! gave and keeps, its program, why its steps ran, what they wrote.
+//! A run that has ended, as one stream of bytes that another store can import: its request, status, outputs, kept
+//! values, program, reasons and logs.
 //!
 //! ```text
 //! "onceflow run 1\n" · length and digest of the manifest · manifest · contents, one after the other
 //! ```
-//! The manifest says length and digest of every content. Taking one in, everything is checked before it is believed; what
-//! was put by one who was killed half-way goes by itself, and the run is there when its row is.
+//! The manifest lists length and digest of every content. An import checks everything before it uses it; rows put by an
+//! import that was killed half-way are removed at their deadline, and the run exists once its head row does.
 
 mod export;
 mod import;
@@ -18,54 +18,54 @@ use onceflow_core::{
 };
 use serde::{Deserialize, Serialize};
 
-/// How such a stream begins.
+/// The first bytes of such a stream.
 const MAGIC: &[u8] = b"onceflow run 1\n";
 
-/// Bytes of a manifest: what it lists, not the contents.
+/// Bytes of a manifest, without the contents.
 const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 
-/// All but the contents.
+/// The manifest of an exported run: everything but the contents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExportedRun {
-    /// What was asked for.
+    /// Its request.
     pub header: Header,
-    /// How it ended.
+    /// Its status at the end.
     pub status: Status,
-    /// Its last plan.
+    /// The generation of its last plan.
     pub generation: u32,
-    /// When it ended, in milliseconds since 1970.
+    /// The time of its end, in milliseconds since 1970.
     pub ended_ms: u64,
-    /// By name.
+    /// Its outputs, by name.
     outputs: Vec<(String, Whole)>,
-    /// What it keeps: rows, and what they hold.
+    /// Its kept rows, and the values that they hold.
     kept: Vec<(Vec<u8>, Vec<Whole>)>,
-    /// Which contents the program and the sealed record are.
+    /// The indices of the contents that are the program and the sealed record.
     program: Option<u32>,
     sealed: Option<u32>,
-    /// Rows: why its steps ran, and what they wrote.
+    /// The rows of its reasons and of its logs.
     reasons: Vec<(Vec<u8>, Vec<u8>)>,
     logs: Vec<(Vec<u8>, Vec<u8>)>,
-    /// What the caller added, by name.
+    /// Data that the caller added, by name.
     pub beside: Vec<(String, Vec<u8>)>,
-    /// Digest and length of every content, in their order.
+    /// Digest and length of every content, in the order of the stream.
     contents: Vec<(Digest, u64)>,
 }
 
-/// A value, all of it, and the digest it must have.
+/// A complete value, and the digest it must have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Whole {
     digest: Digest,
     tree: Tree,
 }
 
-/// What a value is made of.
+/// The parts of a value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Tree {
     None,
     Failed(String),
     /// Small bytes.
     Bytes(Vec<u8>),
-    /// Which content it is.
+    /// The index of its content.
     Content(u32),
     List(#[serde(deserialize_with = "onceflow_core::model::program::nested::deeper")] Vec<Tree>),
     File {

@@ -22,11 +22,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The purpose that values are held for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UsageKind {
-    /// A step waits for it.
+    /// Inputs of steps that wait.
     Input,
-    /// It is an output: of the run, or of one that has ended.
+    /// Outputs of the run, active or ended.
     Output,
-    /// The run keeps it, so that later plans reuse it.
+    /// Values that the run keeps, so that later plans reuse them.
     Kept,
     /// Inputs of compensations.
     Undo,
@@ -36,14 +36,14 @@ pub enum UsageKind {
     Record,
     /// Elements of a list that is being made.
     Elements,
-    /// Rows of the run, what its steps wrote aside.
+    /// Rows of the run, without the logs of its steps.
     Rows,
-    /// What steps wrote.
+    /// Logs of steps.
     Logs,
 }
 
 impl UsageKind {
-    /// In a word.
+    /// The kind as one word.
     pub fn name(self) -> &'static str {
         match self {
             UsageKind::Input => "input",
@@ -68,7 +68,7 @@ pub struct UsagePart {
     pub of: Option<String>,
     /// Its size; values that several parts share count for the first of them.
     pub weight: Weight,
-    /// When the last of it goes by itself, if that is settled.
+    /// When the last of it is removed by itself, if that is known.
     pub until: Option<Timestamp>,
 }
 
@@ -77,9 +77,9 @@ pub struct UsagePart {
 pub struct RunUsage {
     /// The run.
     pub run: RunId,
-    /// All of it, with what it shares with other runs.
+    /// Everything that the run holds, including values shared with other runs.
     pub weight: Weight,
-    /// The largest first.
+    /// The parts, the largest first.
     pub parts: Vec<UsagePart>,
 }
 
@@ -88,9 +88,9 @@ pub struct RunUsage {
 pub struct Usage {
     /// By run, the largest first.
     pub runs: Vec<RunUsage>,
-    /// Held by no run: what is being stored just now, or others' own.
+    /// Values held by no run: those being stored at present, or other users' own.
     pub others: Weight,
-    /// Held by nothing: goes when it is reclaimed.
+    /// Values held by nothing: deleted by the next reclaim.
     pub free: Weight,
     /// All values, each counted once.
     pub total: Weight,
@@ -100,7 +100,7 @@ pub struct Usage {
 struct Belongs {
     run: RunId,
     used: UsageKind,
-    /// Of a plan that is at work: the step it waits for. Of one that has ended: which output.
+    /// The step that waits for the value, in an active plan; in a run that has ended, `port` is the output.
     step: Option<StepId>,
     port: Option<u16>,
 }
@@ -155,7 +155,7 @@ impl Engine {
         let shared = &self.shared;
         let run = if finished.is_some() { None } else { shared.read_run(id).await? };
         type Group<'a> = (Vec<&'a Root>, Option<Timestamp>);
-        // What earlier plans of the run gave is there, too, under the same names, until its own time has come.
+        // Outputs of earlier plans of the run stand under the same names until they are removed.
         let mut groups: BTreeMap<(UsageKind, Option<String>), Group<'_>> = BTreeMap::new();
         for (root, belongs) in roots {
             let of = match (&run, finished) {
@@ -185,7 +185,7 @@ impl Engine {
     }
 }
 
-/// The run a root belongs to, from its name: see `keys`.
+/// The run that a root belongs to, from its name: see `keys`.
 fn belongs(root: &Root) -> Option<Belongs> {
     let name = root.name.as_bytes();
     let plain = |run: RunId, used: UsageKind| Belongs { run, used, step: None, port: None };
@@ -221,7 +221,7 @@ fn output_name(finished: &Finished, belongs: &Belongs) -> Option<String> {
 }
 
 impl Shared {
-    /// All runs there are, and what remains of those that have ended.
+    /// All runs, with the head of each that has ended.
     async fn ended(&self) -> Result<BTreeMap<RunId, Option<Finished>>, Error> {
         let heads = self.all_rows(keys::heads(), b"").await?;
         let one = |row: &[u8]| match rows::read::<Head>(row)? {
@@ -231,7 +231,7 @@ impl Shared {
         Ok(heads.iter().filter_map(|(_, row)| one(row)).collect())
     }
 
-    /// The step that waits for something, by its address.
+    /// The address of the step that waits for a value.
     async fn step_name(&self, run: &Run, belongs: &Belongs) -> Result<Option<String>, Error> {
         let Some(step) = belongs.step else { return Ok(None) };
         if step.frame == FrameId::ROOT && step.node == END {

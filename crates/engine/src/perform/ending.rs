@@ -263,7 +263,7 @@ impl Work<'_> {
         Ok(next)
     }
 
-    /// When the history of a run that ends now will end.
+    /// The end of the history of a run that ends now.
     fn history_end(&self, now: onceflow_core::Timestamp) -> onceflow_core::Timestamp {
         /// The shortest history: a caller that waits for the run, here or in another process, must be able to read its outputs.
         const HISTORY_MS_MIN: u64 = 2_000;

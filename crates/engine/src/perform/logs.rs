@@ -27,7 +27,7 @@ pub struct StepLog {
     pub attempt: u32,
     /// The machine it ran on.
     pub host: String,
-    /// That attempt failed.
+    /// The attempt failed.
     pub has_failed: bool,
     /// The end of its output.
     pub text: Vec<u8>,

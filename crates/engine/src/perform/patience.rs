@@ -25,7 +25,7 @@ const PAUSE_MS: u64 = 200;
 /// The longest pause.
 const PAUSE_MS_MAX: u64 = 30_000;
 
-/// How long to wait after so many failed tries.
+/// The pause after so many failed tries.
 pub(crate) fn pause_ms(tries: u32) -> u64 {
     PAUSE_MS.saturating_mul(1 << tries.saturating_sub(1).min(30)).min(PAUSE_MS_MAX)
 }
@@ -137,7 +137,7 @@ impl Work<'_> {
 }
 
 impl Worker {
-    /// How long a step that could not be performed stays here before it is given back.
+    /// The pause before a step that could not be performed is given back.
     pub(crate) fn pause_after(&self, name: &Name) -> u64 {
         pause_ms(self.troubles.of(name).max(1))
     }

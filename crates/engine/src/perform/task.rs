@@ -387,7 +387,7 @@ fn may_retry(spec: &TaskSpec, failure: &Failure, attempt: u32) -> bool {
     attempt < spec.retry.attempts && !failure.is_final && harmless
 }
 
-/// How long to wait after so many failures: doubling, bounded, and between half and all of that by chance.
+/// The pause after so many failures: exponential backoff with a bound, and jitter between half and all of it.
 pub(super) fn pause_ms(spec: &TaskSpec, failed: u32, chance: u128) -> u64 {
     let doubled = spec.retry.backoff_ms.saturating_mul(1 << (failed - 1).min(30));
     let longest = doubled.min(spec.retry.backoff_ms_max);

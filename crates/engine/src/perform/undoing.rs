@@ -75,11 +75,11 @@ impl Work<'_> {
         self.undone(slot, number, Some((undo, is_undone)), are_others).await
     }
 
-    /// The task that undoes it. One with code of its own the flow knows by name only, so whatever version is offered here is the right one, and
-    /// says how often it is tried.
+    /// The task that undoes the step. Of a compensation with code of its own the flow knows only the name, so any
+    /// version offered here is the right one, and its spec has the number of tries.
     fn undoer(&self, undo: &Undo) -> Option<(TaskSpec, Arc<dyn Body>)> {
         let spec = &self.run.plan.program.tasks[undo.task as usize];
-        // A worker that does not claim this class may lack what the compensation needs around it.
+        // A worker that does not claim this class may lack resources that the compensation needs.
         if !self.worker.capacity.takes(&spec.class) {
             return None;
         }
@@ -201,8 +201,8 @@ impl Work<'_> {
     }
 }
 
-/// How often a compensation is tried. Without a setting it is tried a few times: a failure is an operator's to sort out, and a
-/// passing trouble must not cause one.
+/// The number of tries of a compensation. Without a setting there are a few: a failure needs an operator, and a
+/// transient error must not cause one.
 fn attempts(spec: &TaskSpec) -> u32 {
     const UNDO_ATTEMPTS: u32 = 5;
     if spec.retry.attempts == 1 { UNDO_ATTEMPTS } else { spec.retry.attempts }

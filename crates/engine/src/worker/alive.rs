@@ -29,7 +29,7 @@ use tokio::sync::Notify;
 pub(crate) struct Alive {
     /// All claimed steps that are not done, also while their task waits for a thread.
     held: Mutex<BTreeMap<Fence, Held>>,
-    /// Those of them with running work that can be told to end.
+    /// Held steps with running work that can be told to end.
     working: Mutex<BTreeMap<Fence, Working>>,
     /// The claims of held steps, by their names in their queues.
     names: Mutex<BTreeMap<Name, Fence>>,

@@ -61,7 +61,7 @@ fn is_over((seen, lease_ms): (Timestamp, u64), now: Timestamp) -> bool {
     seen.plus_ms(lease_ms) <= now
 }
 
-/// How many tasks a worker did.
+/// Counters of a worker's tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Counts {
     /// Committed tasks.

@@ -307,7 +307,7 @@ pub(crate) struct Resting<'a> {
     slot: &'a Slot,
     /// The class whose place it lent.
     class: Option<Group>,
-    /// It lent its place among all limited classes.
+    /// The step lent its place among all limited classes.
     together: bool,
 }
 

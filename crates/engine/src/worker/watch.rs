@@ -16,7 +16,8 @@ use std::{
     sync::{Arc, atomic::Ordering::SeqCst},
 };
 
-/// How long a body may go on after another process cancelled its run: less than people notice, at the price of a row or two read.
+/// The interval at which states are read: a body ends this long after another process cancelled its run at the latest,
+/// sooner than people notice, at the price of a row or two read.
 const LOOK_MS: u64 = 250;
 
 impl Worker {

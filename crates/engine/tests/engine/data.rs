@@ -1,5 +1,5 @@
-//! What travels: large things, lists of them, options, files; wide graphs; many runs at once. And what is too much fails
-//! at once, and says so.
+//! Data between steps: large values, lists of them, options, files; wide graphs; many runs at once. Data above a limit
+//! fails at once, with a message.
 
 use crate::support;
 

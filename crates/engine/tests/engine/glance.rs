@@ -1,5 +1,4 @@
-//! Runs at a glance; what happened, in order; what is refused because it would do again what was done; and what a damaged
-//! store says.
+//! Summaries of runs; events in order; plans refused because they would repeat steps; and errors of a damaged store.
 
 use crate::support;
 
@@ -183,7 +182,7 @@ async fn a_new_plan_that_would_do_again_what_was_done_is_refused_unless_accepted
                 Ok(()) if !asks => {}
                 other => panic!("{effect:?} {is_finished}: {other:?}"),
             }
-            // What was refused has changed nothing.
+            // The refused start has changed nothing.
             let same = scene.proof.drive(scene.proof.run_on(&engine, scene.start(if asks { 1 } else { 2 }, "1"))).await;
             assert_eq!(same, if asks { "y=1" } else { "y=2" });
             let accepted = Start { accept_reruns: true, ..scene.start(3, "1") };
@@ -198,7 +197,7 @@ async fn a_new_plan_that_would_do_again_what_was_done_is_refused_unless_accepted
 #[tokio::test]
 async fn what_must_not_start_twice_is_remembered_through_lives_that_do_not_have_it() {
     for effect in [Effect::AtMostOnce, Effect::Transactional] {
-        // The life in between is asked for less: it comes to its end, or is given a new plan while it is at work.
+        // The generation in between requests less: it ends, or gets a new plan while it is active.
         for ends in [true, false] {
             let mut kit = Kit::default();
             let broken = Arc::new(AtomicBool::new(false));
@@ -238,7 +237,7 @@ async fn what_must_not_start_twice_is_remembered_through_lives_that_do_not_have_
 
 #[tokio::test]
 async fn a_new_plan_that_leaves_what_was_done_alone_needs_no_consent() {
-    // `b` failed after `pay` was done: what `pay` gave is held, and a changed `b` does not touch it.
+    // `b` failed after `pay` was done: the output of `pay` is held, and a changed `b` does not affect it.
     let scene = Paying::new(Effect::AtMostOnce);
     scene.broken.store(true, SeqCst);
     let engine = scene.proof.engine();
@@ -248,7 +247,7 @@ async fn a_new_plan_that_leaves_what_was_done_alone_needs_no_consent() {
     assert_eq!(scene.proof.drive(scene.proof.run_on(&engine, scene.start(1, "2"))).await, "y=1");
     assert_eq!(scene.proof.kit.ran(), "/a /b /pay");
     scene.proof.drive(engine.close()).await.unwrap();
-    // The same with a run that is finished and has kept what it computed.
+    // The same with a finished run that has kept its values.
     let scene = Paying::new(Effect::AtMostOnce);
     let engine = scene.proof.engine();
     let keeping = |start: Start| Start { keep_ms: Some(DAY), ..start };
@@ -278,7 +277,7 @@ async fn a_value_that_is_lost_fails_the_run_and_says_so() {
     let told = proof.drive(proof.run_on(&engine, begin.clone())).await;
     assert!(told.contains("not yet"), "{told}");
     broken.store(false, SeqCst);
-    // What `a` gave is taken away behind the store's back.
+    // The output of `a` is deleted behind the store's back.
     let is_it = |(_, key, row): &(_, onceflow_core::Key, onceflow_core::Row)| {
         key.group.id() == b"values" && row.windows(4000).any(|part| part.iter().all(|byte| *byte == 1))
     };

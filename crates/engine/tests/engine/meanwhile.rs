@@ -1,5 +1,5 @@
-//! What others do between a look and the batch that rests on it: what was decided must still be so, or is decided again.
-//! All found by sim.
+//! Commits of other processes between a read and the batch that rests on it: the decision must still hold, or is made
+//! again. All found by sim.
 
 use crate::support;
 
@@ -30,7 +30,7 @@ use support::{
     with,
 };
 
-/// A body that is never heard of again, the first time.
+/// A body whose first attempt never reports an outcome.
 struct Lossy(Arc<AtomicU64>);
 
 impl Body for Lossy {
@@ -47,7 +47,7 @@ impl Body for Lossy {
     }
 }
 
-/// A body that fails once another has started; or, when it fails again, was found to have been started.
+/// A body that fails once another has started; or, when it fails again, once that one was found to have been started.
 struct Fails(Arc<AtomicU64>, AtomicU64);
 
 impl Body for Fails {
@@ -60,7 +60,7 @@ impl Body for Fails {
     }
 }
 
-/// As when whoever took steps gave no sign of life for too long, or the store forgot who did.
+/// Frees all claims, as when heartbeats were late for too long, or the store forgot the claims.
 async fn free_all(memory: &Memory) {
     let (queue, shard) = (Group::queue("q/default"), Default::default());
     let claims = memory.scan(shard, Scan::of(queue.claims(), 10)).await.unwrap().rows;
@@ -85,7 +85,7 @@ fn puts_phase(batch: &Batch, phase: Phase) -> bool {
     batch.ops.iter().any(is_it)
 }
 
-/// A step that fails, and a payment nobody heard of.
+/// A step that fails, and a payment whose outcome is unknown.
 fn failing_and_unknown(kit: &mut Kit, starts: &Arc<AtomicU64>) -> Start {
     let fails = spec("fails", &[("x", Type::Int)], &[("out", Type::Int)]);
     kit.tasks.add(fails.clone(), Arc::new(Fails(starts.clone(), AtomicU64::new(0))));
@@ -119,7 +119,7 @@ async fn what_somebody_decides_while_a_run_is_settled_is_not_forgotten() {
         let waits = |call: Call<'_>| matches!(call, Call::Sends(batch) if puts_phase(batch, Phase::Waiting));
         let meanwhile = Meanwhile::new(proof.memory.clone(), waits, decide);
         let second = proof.engine_on(meanwhile.clone(), Options::default());
-        // The payment is put aside, and found to have been started when the run is tried again.
+        // The payment is parked, and found to have been started when the run is retried.
         let handle = proof.drive(second.start(start.clone())).await.unwrap();
         proof.drive(handle.wait()).await.unwrap();
         proof.drive(second.start(start)).await.unwrap();
@@ -150,7 +150,7 @@ async fn a_compensation_is_registered_once_though_two_had_the_step() {
     let start = start(g.connect("x -> act.x; act.out -> last.x; last.out -> y")).input("x", int(1));
     let proof = Proof::new(&kit);
 
-    // Another takes the step, registers, starts the body, and dies.
+    // Another worker claims the step, registers, starts the body, and dies.
     let other = Meanwhile::new(proof.memory.clone(), |_| false, async {});
     let (there, memory, begun, bed) = (other.clone(), proof.memory.clone(), starts.clone(), proof.clone());
     let overtaken = async move {
@@ -163,7 +163,7 @@ async fn a_compensation_is_registered_once_though_two_had_the_step() {
     };
     let sees = |call: Call<'_>| matches!(call, Call::Saw(scan) if scan.prefix.as_bytes() == b"u");
     let meanwhile = Meanwhile::new(proof.memory.clone(), sees, overtaken);
-    // It has no room to take the step that it has.
+    // This worker has no capacity to claim the step that it already has.
     let engine = proof.engine_on(meanwhile.clone(), Options { steps_max: 1, ..Options::default() });
     let handle = proof.drive(engine.start(start)).await.unwrap();
     let report = proof.drive(handle.wait()).await.unwrap();
@@ -190,7 +190,7 @@ async fn a_run_whose_last_step_is_decided_while_it_is_settled_is_done() {
     first.stop();
     drop(first);
     free_all(&proof.memory).await;
-    // The outputs were looked at, and what was put aside was not yet.
+    // The outputs were read, and the parked steps were not yet.
     let saw_outputs = |call: Call<'_>| {
         let settled = StepId::of_run(END).to_bytes();
         matches!(call, Call::Saw(scan) if scan.prefix.as_bytes().strip_prefix(b"i").is_some_and(|at| at == settled))
@@ -240,7 +240,7 @@ async fn what_somebody_decided_is_kept_like_what_was_computed() {
     proof.nothing_remains().await;
 }
 
-/// As when another takes a step of the end of a run over, and stays at it for a while.
+/// Takes over the claim on a step that ends a run, as another worker would, and holds it for a while.
 async fn take_over(memory: &Memory) {
     let (queue, shard) = (Group::queue("q"), Default::default());
     let claims = memory.scan(shard, Scan::of(queue.claims(), 10)).await.unwrap().rows;
@@ -287,7 +287,7 @@ async fn after_a_lost_reply_nobody_tells_an_end_that_another_has_still_to_settle
         proof.calm().await;
         assert_eq!(told(), 0, "{expected}: another settles it");
         assert!(!handle.summary().await.unwrap().status.is_at_rest(), "{expected}");
-        // The other is not heard of any more: then it is settled here, and told once.
+        // The other worker is gone: the run is settled here, and its end reported once.
         assert_eq!(proof.drive(proof.run_on(&engine, start)).await, expected);
         proof.calm().await;
         assert_eq!(told(), 1, "{expected}");

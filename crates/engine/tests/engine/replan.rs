@@ -1,5 +1,5 @@
-//! A changed input, flow or request redoes what depends on the change, and nothing else; a run that goes on unchanged
-//! redoes nothing.
+//! A changed input, flow or request reruns the steps that depend on the change, and no others; a run that continues
+//! unchanged reruns nothing.
 
 use crate::support;
 
@@ -67,7 +67,7 @@ async fn a_changed_input_reruns_what_depends_on_it_as_explained() {
     engine.close().await.unwrap();
     assert_eq!(bed.run(&kit, start(&flow, 1, 20, true)).await, "p=24");
     assert_eq!(kit.ran(), "/a /b /c×2 /d×2");
-    // And back: everything is known.
+    // And back: every value is known.
     assert_eq!(bed.run(&kit, start(&flow, 1, 10, true)).await, "p=14");
     assert_eq!(kit.ran(), "/a /b /c×2 /d×2");
 }
@@ -144,7 +144,7 @@ async fn a_wider_request_runs_only_what_is_missing() {
     assert_eq!(kit.ran(), "/a /b");
 }
 
-/// A run that does not keep anything fails at `d`; then something changes.
+/// A run without `keep` fails at `d`; then something changes.
 #[tokio::test]
 async fn a_failed_run_with_a_changed_input_reuses_what_it_still_holds() {
     let (bed, mut kit) = (Bed::new(), Kit::default());
@@ -162,7 +162,7 @@ async fn a_failed_run_with_a_changed_input_reuses_what_it_still_holds() {
     assert_eq!(run(&engine, start(&flow, 1, 10, false)).await, "/d failed at attempt 1: broken");
     assert_eq!(kit.ran(), "/a /b /c /d");
 
-    // Unchanged: only what failed is tried again.
+    // Unchanged: only the failed step is retried.
     assert_eq!(run(&engine, start(&flow, 1, 10, false)).await, "/d failed at attempt 1: broken");
     assert_eq!(kit.ran(), "/a /b /c /d×2");
 
@@ -197,11 +197,11 @@ async fn what_happens_inside_an_each_is_explained_before_it_happens() {
     );
     engine.close().await.unwrap();
     bed.run(&kit, start(vec![1, 4, 3])).await;
-    // The second element's `a` ran and gave what it gave before, so `b` did not.
+    // The second element's `a` ran and gave the same output as before, so `b` did not run.
     assert_eq!(kit.ran(), "/each[0]/a /each[0]/b /each[1]/a×2 /each[1]/b /each[2]/a /each[2]/b");
 }
 
-/// A body that waits to be let go the first time it starts.
+/// A body that blocks, the first time it starts, until the test releases it.
 struct Slow {
     started: Arc<tokio::sync::Notify>,
     go: Arc<tokio::sync::Notify>,
@@ -239,7 +239,7 @@ async fn a_new_plan_is_not_disturbed_by_what_is_in_flight_of_the_old_one() {
     let engine = bed.engine(&kit, Options::default());
     engine.start(start(1)).await.unwrap();
     started.notified().await;
-    // The same steps, for something else, while one of them is at work.
+    // The same steps, for another request, while one of them is running.
     let handle = engine.start(start(2)).await.unwrap();
     assert_eq!(show(&handle.output("p").await.unwrap()), "31");
     go.notify_one();

@@ -1,4 +1,5 @@
-//! Steps that wait for something from outside: it is brought once, however often it is sent and whatever fails meanwhile.
+//! Steps that wait for an event from outside: it is delivered once, however often it is sent and whatever fails
+//! meanwhile.
 
 use crate::support;
 

@@ -28,7 +28,7 @@ use tokio::sync::{mpsc, watch};
 const TEN_MINUTES: i64 = 600_000;
 const LEASE_MS: u64 = 10_000;
 
-/// A machine whose clock is so much ahead; its engines use the server's.
+/// A machine whose clock is so much ahead; its engines use the server's clock.
 async fn machine(url: &str, ahead_ms: i64) -> Bed {
     let world = SkewedWorld::new(RealWorld::here(), ahead_ms);
     let redis = Redis::connect(Address::parse(url).unwrap(), world.clone()).await.unwrap();
@@ -40,7 +40,7 @@ fn options(host: &str) -> Options {
     Options { lease_ms: LEASE_MS, classes: [(String::from("default"), 4)].into(), about, ..Options::default() }
 }
 
-/// Says that it runs, and waits until it may end.
+/// Reports that it runs, and waits until it may end.
 struct Gated {
     began: mpsc::UnboundedSender<()>,
     open: watch::Receiver<bool>,
@@ -57,7 +57,7 @@ impl Body for Gated {
     }
 }
 
-/// Steps at a gate.
+/// A flow whose steps wait at a gate.
 struct Gate {
     kit: Kit,
     begin: Start,
@@ -65,7 +65,7 @@ struct Gate {
     open: watch::Sender<bool>,
 }
 
-/// As many steps as these at a gate; their result is kept for a minute.
+/// A flow of `n` steps that wait at a gate; the result is kept for a minute.
 fn gate(n: i64) -> Gate {
     let (sender, began) = mpsc::unbounded_channel();
     let (open, is_open) = watch::channel(false);
@@ -99,7 +99,7 @@ async fn leases_hold_and_nothing_runs_twice_or_goes_early_on_machines_twenty_min
     for _ in 0..8 {
         gate.began.recv().await.unwrap();
     }
-    // Each of them has four, for longer than a lease without a sign of life.
+    // Each machine holds four steps, for longer than a claim stands without heartbeats.
     pass(&*right.records, LEASE_MS * 2).await;
     assert!(gate.began.try_recv().is_err(), "a step was taken from a machine that is alive");
     let idle = Options { works: false, ..Options::default() };
@@ -112,7 +112,7 @@ async fn leases_hold_and_nothing_runs_twice_or_goes_early_on_machines_twenty_min
     gate.open.send_replace(true);
     assert!(handle.wait().await.unwrap().status == RunStatus::Done);
     assert!(gate.began.try_recv().is_err(), "a step ran twice");
-    // What is kept for a minute is kept for a minute, whoever looks whether it may go.
+    // A result with a history of a minute stays for a minute, whichever machine removes what is due.
     for (bed, engine) in [(&ahead, &engines[0]), (&behind, &engines[1])] {
         engine.remove_due().await.unwrap();
         while bed.values.reclaim(usize::MAX).await.unwrap().more {}
@@ -125,7 +125,7 @@ async fn leases_hold_and_nothing_runs_twice_or_goes_early_on_machines_twenty_min
     }
 }
 
-/// What another process would be: killed, it does nothing any more.
+/// The runtime of another process: after it is dropped, nothing of that process runs.
 fn process() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }

@@ -1,4 +1,4 @@
-//! Several workers on one store: who is there, and who does what when not all have every task.
+//! Several workers on one store: their registrations, and which worker performs a step when not all offer every task.
 
 use crate::support;
 
@@ -13,12 +13,12 @@ use support::{
     proof::Proof,
 };
 
-/// A worker that says who it is.
+/// The options of a worker that registers.
 fn options(host: &str) -> Options {
     Options { about: Some(About { host: host.into(), pid: 7, ..About::default() }), ..Options::default() }
 }
 
-/// The same store for a worker that has other tasks.
+/// The same store for a worker that offers other tasks.
 fn with(proof: &Proof, kit: &Kit) -> Proof {
     let mut other = proof.clone();
     other.kit = kit.clone();
@@ -33,7 +33,7 @@ async fn hosts(engine: &Engine) -> Vec<String> {
     engine.workers().await.unwrap().into_iter().map(|worker| worker.about.host).collect()
 }
 
-/// `one` and `two` in turn: each is had by another worker.
+/// `one` and `two` in turn: each is offered by another worker.
 fn in_turn(one: &mut Kit, two: &mut Kit, rounds: usize) -> Case {
     let a = one.task("one", &["x"], |inputs| Ok(vec![int(support::as_int(&inputs[0]) + 1)]));
     let b = two.task("two", &["x"], |inputs| Ok(vec![int(support::as_int(&inputs[0]) * 2)]));
@@ -124,7 +124,7 @@ async fn a_step_whose_task_a_worker_lacks_is_left_to_those_who_have_it() {
     let lacking = handle.missing_tasks().await.unwrap();
     assert_eq!(lacking[0].to_string(), "waits for a worker that offers `two`, version 1");
     assert_eq!((lacking.len(), lacking[0].steps), (1, 1));
-    // It is not tried again and again.
+    // The step is not claimed in vain again and again.
     let before = proof.memory.position().0;
     for _ in 0..100 {
         proof.world.advance(100);
@@ -226,7 +226,7 @@ async fn every_shape_is_done_by_two_workers_that_share_its_tasks() {
         let mut kit = Kit::default();
         let (begin, expected) = make(&mut kit);
         let proof = Proof::new(&kit);
-        // One has no task at all, and takes what it cannot do.
+        // One worker offers no task at all, and claims steps that it cannot perform.
         let workers = [engine(&proof, &Kit::default(), "none"), engine(&proof, &kit, "all")];
         let none = &workers[0];
         let begin = Start { key: name.into(), ..begin };
@@ -319,10 +319,10 @@ async fn a_worker_whose_lock_is_free_is_gone_before_its_lease_ends() {
     let (killed, lives) = (limited(&proof, "killed", options()), limited(&proof, "lives", options()));
     assert!(proof.drive(killed.attend()).await.unwrap().is_none());
     assert!(proof.drive(lives.attend()).await.unwrap().is_some() && lives.ended_workers().await.unwrap().is_empty());
-    // A lock that is held outlives any lease: the process is there, however slow.
+    // A lock that is held outlives any lease: the process is alive, however slow.
     proof.world.advance(10 * Options::default().lease_ms);
     assert!(lives.attendant("run").await.unwrap().is_some_and(|attendant| !attendant.worker.is_alive));
-    // As the kernel does when the process is killed.
+    // The kernel releases the lock when the process is killed.
     let lock = scratch.path().join(format!("onceflow-{:032x}.alive", killed.incarnation()));
     std::fs::remove_file(&lock).unwrap();
     assert!(lives.attendant("run").await.unwrap().is_none());

@@ -15,11 +15,11 @@ use onceflow_core::{
 use onceflow_store::values::{Content, SourceError, Values};
 use std::{collections::BTreeMap, io::Write};
 
-/// Contents on their way out, each once.
+/// Contents to be written, each once.
 struct Contents<'a> {
     key: &'a str,
     values: &'a Values,
-    /// Bytes of small values so far: they are in the first part, which is made in memory.
+    /// Bytes of small values so far: they are part of the manifest, which is built in memory.
     listed: u64,
     at: BTreeMap<Digest, u32>,
     all: Vec<Stored>,
@@ -85,10 +85,11 @@ impl Contents<'_> {
 }
 
 impl Handle {
-    /// Writes a run that has ended, with what the caller adds, to a stream: see `carry`. How many bytes.
+    /// Writes a run that has ended, with data that the caller adds, to a stream: see `transfer`. Returns the number of
+    /// bytes.
     ///
     /// # Errors
-    /// [`Error::Refused`] if it has not ended; [`Error::Scratch`] if the stream takes no more.
+    /// [`Error::Refused`] if the run has not ended; [`Error::Scratch`] if the stream cannot be written.
     pub fn export<'a>(
         &'a self,
         beside: Vec<(String, Vec<u8>)>,
@@ -159,7 +160,7 @@ impl Handle {
     }
 }
 
-/// Whether somebody would read a first part of this length: one that nobody takes in is not written.
+/// Refuses a manifest that is longer than an import would read.
 fn fits(key: &str, bytes: u64) -> Result<(), Error> {
     match bytes <= MANIFEST_BYTES_MAX {
         true => Ok(()),
@@ -183,7 +184,7 @@ impl Counted<'_> {
     }
 }
 
-/// Writes a content, and sees to it that it is what it must be.
+/// Writes a content, and checks its digest.
 async fn copy(values: &Values, stored: &Stored, out: &mut Counted<'_>) -> Result<(), Error> {
     let full = |error: std::io::Error| Error::Scratch(error.to_string());
     let (id, mut hasher, mut is_source) = (stored.id.clone(), blake3::Hasher::new(), false);
@@ -204,7 +205,7 @@ async fn copy(values: &Values, stored: &Stored, out: &mut Counted<'_>) -> Result
     }
     match Digest::from(hasher.finalize()) == stored.digest {
         true => Ok(()),
-        // It was written to while it was read.
+        // The user's file was written to while it was read.
         false if is_source => {
             let path = values.source_path(&id).await?.unwrap_or_default();
             Err(Error::from(SourceError::Changed { path }))

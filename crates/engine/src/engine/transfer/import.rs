@@ -1,4 +1,4 @@
-//! Takes a run in from a stream.
+//! Imports a run from a stream.
 
 use super::{ExportedRun, MAGIC, MANIFEST_BYTES_MAX, Tree, Whole};
 use crate::{
@@ -32,34 +32,34 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What is half taken in stays at least so long: whoever takes in what needs longer is refused in the end.
+/// How long the rows of an unfinished import stay at least: an import that takes longer is refused in the end.
 const TAKING_MS: u64 = 60 * 60 * 1000;
 
-/// What is taken in stays at most so long, where nobody says less: a century, which is for ever and still a time.
+/// How long an imported run stays at most, unless the options say less: a century, which is for ever and still a time.
 const STAYS_MS_MAX: u64 = 100 * 365 * 24 * 60 * 60 * 1000;
 
-/// Bytes of what a kept row is called: a letter and half a digest, and some to spare.
+/// Bytes of the name of a kept row: a letter and half a digest, and some to spare.
 const KEPT_NAME_BYTES_MAX: usize = 64;
 
-/// How a run is taken in.
+/// Settings of an import.
 #[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
-    /// What it is called here; as it was, if it is not said.
+    /// The key of the run here; `None` is the key it had.
     pub key: Option<String>,
-    /// In the place of a run of this key that has ended.
+    /// The import replaces a run of this key that has ended.
     pub replace: bool,
     /// Tasks of the first class are of the second here.
     pub classes: Vec<(String, String)>,
-    /// Where contents are put until they are stored: a directory that is made, and that the caller removes.
+    /// The directory for contents until they are stored: created by the import, removed by the caller.
     pub scratch: PathBuf,
-    /// The longest it can be asked about here, in milliseconds; a century if it is not said.
+    /// The longest history that the run gets here, in milliseconds; `None` is a century.
     pub history_ms_max: Option<u64>,
-    /// The longest that what it keeps is kept here, in milliseconds; a century if it is not said.
+    /// The longest time that its kept values are kept here, in milliseconds; `None` is a century.
     pub keep_ms_max: Option<u64>,
 }
 
 impl ImportOptions {
-    /// What was asked for, but that nothing stays longer than it may here: the file may be anybody's.
+    /// The header of the exported run, with its times cut to the limits here: the stream is not trusted.
     fn bounded(&self, key: &str, header: &Header) -> Header {
         let most = |said: u64, most: Option<u64>| said.min(most.unwrap_or(STAYS_MS_MAX));
         Header {
@@ -73,10 +73,10 @@ impl ImportOptions {
 }
 
 impl ExportedRun {
-    /// Reads all but the contents.
+    /// Reads the manifest.
     ///
     /// # Errors
-    /// [`Error::Inputs`] if it is no such stream, or is damaged.
+    /// [`Error::Inputs`] if this is not such a stream, or it is damaged.
     pub fn read(from: &mut (dyn Read + Send)) -> Result<Self, Error> {
         let short = |error: std::io::Error| Error::Inputs(format!("it ends too early, or cannot be read: {error}"));
         let mut magic = [0; MAGIC.len()];
@@ -104,8 +104,8 @@ impl ExportedRun {
         }
     }
 
-    /// Whether it is what a store could have written: all contents that are named are there, and nothing is longer or
-    /// larger than it may be.
+    /// The manifest is one that a store could have written: all contents that it names are listed, and nothing exceeds
+    /// its limit.
     fn is_sound(&self) -> bool {
         let header = &self.header;
         let is_kept = |(name, wholes): &(Vec<u8>, Vec<Whole>)| {
@@ -121,7 +121,7 @@ impl ExportedRun {
             && self.has_contents()
     }
 
-    /// Whether all contents that are named are there.
+    /// All contents that the values name are listed.
     fn has_contents(&self) -> bool {
         let known = self.contents.len() as u32;
         let mut look: Vec<&Tree> = self.outputs.iter().map(|(_, whole)| &whole.tree).collect();
@@ -136,24 +136,25 @@ impl ExportedRun {
         [self.program, self.sealed].into_iter().flatten().all(|at| at < known)
     }
 
-    /// What each content holds.
+    /// Digest and length of a content.
     fn known(&self, at: u32) -> KnownContent {
         let (digest, len) = self.contents[at as usize];
         KnownContent { digest, len }
     }
 }
 
-/// Whether a run may be called this: the rule for every run, and nothing that a terminal would obey.
+/// The key is valid for a run: it meets the rule for every run, and has no control characters, which a terminal would
+/// obey.
 fn is_key(key: &str) -> bool {
     (1..=RUN_KEY_BYTES_MAX).contains(&key.len()) && !key.chars().any(char::is_control)
 }
 
-/// Whether it can be asked for, there or not.
+/// The id of the value is well-formed, whether the value exists or not.
 fn is_id(stored: &Stored) -> bool {
     ValueId::checked(stored.id.as_bytes()).is_some()
 }
 
-/// Whether what a constant refers to can be asked for.
+/// All ids that a constant refers to are well-formed.
 fn has_ids(constant: &Payload) -> bool {
     match constant {
         Payload::List(elements) => elements.iter().flatten().all(has_ids),
@@ -161,7 +162,7 @@ fn has_ids(constant: &Payload) -> bool {
     }
 }
 
-/// Some bytes; none at the end.
+/// Reads some bytes; none at the end.
 fn read_some(from: &mut (dyn Read + Send), buffer: &mut [u8]) -> Result<usize, Error> {
     loop {
         match from.read(buffer) {
@@ -172,7 +173,7 @@ fn read_some(from: &mut (dyn Read + Send), buffer: &mut [u8]) -> Result<usize, E
     }
 }
 
-/// Contents on the disk, until they are stored.
+/// Contents as files, until they are stored.
 struct Unpacked<'a> {
     carried: &'a ExportedRun,
     scratch: &'a Path,
@@ -216,7 +217,7 @@ impl Unpacked<'_> {
         }
     }
 
-    /// Takes the contents from the stream, and checks them.
+    /// Reads the contents from the stream into files, and checks them.
     fn unpack(&self, from: &mut (dyn Read + Send)) -> Result<(), Error> {
         std::fs::create_dir_all(self.scratch).map_err(|error| Error::Scratch(error.to_string()))?;
         for (at, (digest, len)) in (0..).zip(&self.carried.contents) {
@@ -245,11 +246,11 @@ impl Unpacked<'_> {
 }
 
 impl Engine {
-    /// Takes in a run whose first part was read from this stream, and the contents that follow. All of it is checked first;
-    /// durable when it returns. Its history, and what it keeps, begin anew.
+    /// Imports a run whose manifest was read from this stream, with the contents that follow. Everything is checked
+    /// first; durable when it returns. Its history, and the time of its kept values, begin anew.
     ///
     /// # Errors
-    /// [`Error::Inputs`] if something is not what was exported; [`Error::Refused`] if there is a run of this key.
+    /// [`Error::Inputs`] if something differs from what was exported; [`Error::Refused`] if there is a run of this key.
     pub fn import<'a>(
         &'a self,
         carried: &'a ExportedRun,
@@ -276,7 +277,7 @@ impl Engine {
         })
     }
 
-    /// What is at the key now, if a run may be put there.
+    /// The present row of the key, if a run may be put there.
     async fn free(&self, key: &str, replace: bool) -> Result<Option<Row>, Error> {
         let seen = self.shared.row(keys::heads().key(key)).await?;
         let refused = |why: &str| Err(Error::Refused { key: key.to_owned(), why: why.to_owned() });
@@ -290,16 +291,16 @@ impl Engine {
     }
 }
 
-/// What is said when what was taken in first is gone before the rest is here.
+/// The error when the first rows of an import were removed before the last were written.
 const TOO_LONG: &str = "took too long to be taken in; try again";
 
-/// A run on its way in.
+/// A run that is being imported.
 struct Taking<'a> {
     shared: &'a Shared,
     unpacked: Unpacked<'a>,
     run: RunId,
     key: String,
-    /// What was asked for, as it is here.
+    /// Its header, as it will be here.
     header: Header,
     how: &'a ImportOptions,
 }
@@ -309,8 +310,8 @@ impl Taking<'_> {
         self.unpacked.carried
     }
 
-    /// Says when it goes, before anything of it is there. Every later batch requires these rows, so that nothing comes
-    /// after they have been seen to.
+    /// Schedules the removal of the run before any of its rows exist. Every later batch requires these rows, so that no
+    /// row is written after the removal has begun.
     async fn prepare(&self) -> Result<Vec<Key>, Error> {
         let now = self.shared.records.now().await?;
         let mut batch = Batch::new(self.shared.shard());
@@ -322,8 +323,8 @@ impl Taking<'_> {
         Ok(dues.into_iter().map(|(key, _)| key).collect())
     }
 
-    /// The rows that say when its history goes, and what it keeps, if it is here from `now` on: not before `ms_min` have
-    /// passed.
+    /// The rows that schedule the end of its history and of its kept values, for a run imported at `now`: at least
+    /// `ms_min` later.
     fn dues(&self, now: Timestamp, ms_min: u64) -> Vec<(Key, Row)> {
         let header = &self.header;
         let due = |ms: u64, what: u8, due: Due| {
@@ -336,7 +337,7 @@ impl Taking<'_> {
         dues
     }
 
-    /// A batch that is refused if what was taken in so far is gone, or is going.
+    /// A batch that is refused if the rows imported so far are removed, or are being removed.
     fn batch(&self, dues: &[Key]) -> Batch {
         let mut batch = Batch::new(self.shared.shard());
         for due in dues {
@@ -355,7 +356,7 @@ impl Taking<'_> {
         }
     }
 
-    /// Everything that the run keeps, a row at a time.
+    /// Imports the kept values of the run, a row at a time.
     async fn kept(&self, dues: &[Key]) -> Result<(), Error> {
         let keys = Keys::new(self.run, Generation(0));
         if self.header.keep_ms.is_none() {
@@ -380,7 +381,7 @@ impl Taking<'_> {
         Ok(())
     }
 
-    /// Why its steps ran, and what they wrote.
+    /// Imports the rows of its reasons and logs.
     async fn rows(&self, dues: &[Key]) -> Result<(), Error> {
         const AT_ONCE: usize = 20;
         let carried = self.carried();
@@ -397,14 +398,14 @@ impl Taking<'_> {
         Ok(())
     }
 
-    /// Bytes as a value.
+    /// Puts bytes as a value.
     async fn value(&self, bytes: Vec<u8>, changes: &mut Vec<ValueChange>) -> Result<Stored, Error> {
         let (change, stored) = self.shared.values.put_bytes(bytes).await?;
         changes.push(change);
         Ok(stored)
     }
 
-    /// The program, for workers here.
+    /// The program, with its classes renamed for workers here.
     fn program(&self, at: u32) -> Result<Vec<u8>, Error> {
         let bytes = self.unpacked.bytes(at)?;
         let program: Option<Program> = rows::read(&bytes);
@@ -416,7 +417,7 @@ impl Taking<'_> {
         Ok(rows::write(&program).to_vec())
     }
 
-    /// The outputs, the program, the record, and the row with which it is there.
+    /// Puts the outputs, the program, the record, and the head row with which the run exists.
     async fn finish(&self, seen: Option<Row>, program: Option<Vec<u8>>, dues: &[Key]) -> Result<(), Error> {
         let (carried, now) = (self.carried(), self.shared.records.now().await?);
         let until = now.plus_ms(self.header.history_ms);
@@ -450,7 +451,7 @@ impl Taking<'_> {
             generation: keys.generation,
             status: carried.status.clone(),
             header,
-            // Later than now it would outlive the row that says when it goes.
+            // An end later than now would outlive the row that schedules its removal.
             ended: Timestamp::from_ms(carried.ended_ms).min(now),
             outputs,
             sealed,

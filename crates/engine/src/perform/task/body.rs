@@ -32,9 +32,9 @@ use tokio::sync::oneshot;
 pub(super) enum Interrupted {
     /// The body failed or panicked.
     Failed(Failure),
-    /// It exceeded its time limit, in milliseconds; with further causes.
+    /// The attempt exceeded its time limit, in milliseconds; with further causes.
     TimedOut(u64, Vec<String>),
-    /// It was stopped.
+    /// The attempt was stopped.
     Stopped(Stop),
 }
 

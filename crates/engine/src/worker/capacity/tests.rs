@@ -1,4 +1,4 @@
-//! How many steps may be taken, as a table of who sits where.
+//! The steps that may be claimed, as a table of the slots and the classes they hold places in.
 
 use super::*;
 
@@ -28,9 +28,9 @@ async fn no_more_steps_are_taken_together_than_there_is_room_for_whatever_their_
     let (mut one, two) = (assigned(&capacity, "a").await, assigned(&capacity, "b").await);
     let another = capacity.slot().await;
     assert_eq!(open(&capacity, &another), "", "both places are taken");
-    // Who has a place may take the next step with it, of any class that has capacity.
+    // A slot that has a place may claim the next step with it, of any class that has capacity.
     assert_eq!((open(&capacity, &one), open(&capacity, &two)), (String::from("a"), String::from("a b")));
-    // One that became an internal step leaves its place to others.
+    // A slot that moved on to an internal step leaves its place to others.
     capacity.assign(&mut one, &keys::internal_queue());
     assert_eq!(open(&capacity, &another), "a");
     assert_eq!(open(&capacity, &one), "", "the other one asks for it");

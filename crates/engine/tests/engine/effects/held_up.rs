@@ -1,4 +1,5 @@
-//! What the store keeps from being done is tried again, told, and not for ever; what a body gave is not computed again.
+//! Operations that the store fails are retried, reported, and given up in the end; the outputs of a body are not
+//! computed again.
 
 use super::support::{Bed, Kit, flows::*, graphs::*, int};
 use onceflow_core::model::{Effect, Type};
@@ -20,7 +21,7 @@ use std::{
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// A store of objects that refuses so many writes, and so many reads.
+/// An object store that refuses so many writes, and so many reads.
 struct Refusing {
     blobs: Objects,
     writes: AtomicU32,
@@ -110,7 +111,7 @@ impl Trial {
         self.world.hurry(handle.wait()).await.unwrap()
     }
 
-    /// Closes, and answers what was told to be held up.
+    /// Closes the engine, and returns the reports of held-up steps.
     async fn held_up(mut self) -> Vec<String> {
         self.world.hurry(self.engine.close()).await.unwrap();
         let mut told = Vec::new();

@@ -14,7 +14,7 @@ use std::sync::{
 };
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// What became of a body that blocks its thread.
+/// Counters of a body that blocks its thread.
 #[derive(Default)]
 struct Seen {
     starts: AtomicU64,
@@ -22,7 +22,7 @@ struct Seen {
     at_once_max: AtomicU64,
 }
 
-/// Blocks its thread for its first attempts, each until the test lets it go on.
+/// Blocks its thread in its first attempts, each until the test releases it.
 struct Slow {
     seen: Arc<Seen>,
     gate: Arc<Mutex<mpsc::Receiver<()>>>,
