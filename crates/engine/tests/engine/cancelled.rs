@@ -1,5 +1,5 @@
-//! A run may be cancelled at any moment, and whoever removes it may die at any call: it is done or cancelled, and
-//! nothing remains either way.
+//! A run may be cancelled at any moment, and the worker that removes it may die at any call: the run is done or
+//! cancelled, and nothing remains either way.
 
 use crate::support;
 
@@ -11,7 +11,7 @@ use support::{
     proof::Proof,
 };
 
-/// Cancels after so many turns; answers what became of the run.
+/// Cancels after so many turns; returns the run's summary.
 async fn cancel_after(engine: &Engine, start: &Start, turns: usize) -> Result<Summary, Error> {
     let handle = match engine.find(&start.key).await {
         Err(Error::NoRun(_)) => engine.start(start.clone()).await?,
@@ -21,7 +21,7 @@ async fn cancel_after(engine: &Engine, start: &Start, turns: usize) -> Result<Su
         tokio::task::yield_now().await;
     }
     match handle.cancel().await {
-        // It has ended.
+        // The run was cancelled, or had ended before.
         Ok(()) | Err(Error::Ended { .. }) => handle.wait().await,
         Err(error) => Err(error),
     }

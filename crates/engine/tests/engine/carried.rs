@@ -1,5 +1,5 @@
-//! Runs that are forked, and runs that are carried to another store: the same comes out, and whatever happens on the way,
-//! nothing is left that does not go by itself.
+//! Forks of runs, and exports to another store: the outputs are the same, and whatever fails on the way, all rows left
+//! are removed by their deadlines.
 
 use crate::support;
 
@@ -22,7 +22,7 @@ async fn done(make: Make, keep_ms: Option<u64>) -> (Kit, Proof, Start, String) {
     (kit, proof, start, expected)
 }
 
-/// Cases whose runs come to be done.
+/// Cases whose runs end as done.
 fn cases() -> impl Iterator<Item = (&'static str, Make)> {
     flows::SMALL.into_iter().filter(|(name, _)| !["no arm", "unhandled"].contains(name))
 }
@@ -67,7 +67,7 @@ async fn a_run_is_the_same_in_another_store_and_goes_like_any_other() {
             assert_eq!(gave(&there, &handle).await, expected, "{name}");
             let again = take_in(&there, &engine, &bytes, "r").await;
             assert!(matches!(again, Err(Error::Refused { .. })), "{name}");
-            // Started with the same it is the same run: nothing runs.
+            // A start with the same request is the same run: no step runs.
             let ran = kit.ran();
             assert_eq!(there.drive(there.run_on(&engine, start.clone())).await, expected, "{name}");
             assert_eq!(kit.ran(), ran, "{name}");
@@ -97,7 +97,7 @@ async fn a_fork_with_the_same_inputs_gives_the_same_and_leaves_nothing_later() {
     }
 }
 
-/// Forks or takes in while the store fails at the n-th call; whether it got that far.
+/// Forks or imports while the store fails at the n-th call; true if that call was reached.
 async fn disturb(forks: bool, n: u64, fault: Fault) -> bool {
     let (kit, here, start, _) = done(flows::large, Some(HISTORY_MS)).await;
     let bytes = exported(&here).await;
@@ -111,7 +111,7 @@ async fn disturb(forks: bool, n: u64, fault: Fault) -> bool {
     };
     assert!(ended.is_ok() || plan.reached(), "{ended:?}");
     engine.stop();
-    // Whoever tries again gets it, or finds it.
+    // A second try succeeds, or finds the run.
     let second = proof.engine();
     let again = match forks {
         true => proof.drive(second.fork("r", fork(&start, "new"))).await.map(drop),
@@ -157,14 +157,14 @@ async fn what_a_fork_is_not_rightly_given_is_said() {
     proof.drive(engine.close()).await.unwrap();
 }
 
-/// A file with this first part.
+/// An exported file with this manifest.
 fn file(manifest: &[u8], contents: &[u8]) -> Vec<u8> {
     let len = (manifest.len() as u64).to_le_bytes();
     let digest = blake3::hash(manifest);
     [&b"onceflow run 1\n"[..], &len[..], &digest.as_bytes()[..], manifest, contents].concat()
 }
 
-/// The same file, but for what somebody changed who knows how it is made.
+/// The same file with a changed manifest and a matching digest.
 fn altered(bytes: &[u8], alter: impl Fn(&mut ExportedRun)) -> Vec<u8> {
     let mut from = bytes;
     let mut carried = ExportedRun::read(&mut from).unwrap();
@@ -172,7 +172,7 @@ fn altered(bytes: &[u8], alter: impl Fn(&mut ExportedRun)) -> Vec<u8> {
     file(&rows::write(&carried), from)
 }
 
-/// The same, but with an output of a million lists within lists.
+/// The same file, with an output of a million nested lists.
 fn bottomless(bytes: &[u8]) -> Vec<u8> {
     let mut from = bytes;
     let carried = ExportedRun::read(&mut from).unwrap();

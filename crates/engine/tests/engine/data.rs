@@ -120,7 +120,7 @@ async fn a_key_too_long_is_refused_before_anything_is_stored() {
     proof.prove(Start { key: "k".repeat(256), ..begin }, "y=1").await;
 }
 
-/// Writes a file somewhere and gives it.
+/// Writes a file to a path of its own, and returns it as data.
 fn file(directory: &std::path::Path, name: &str, content: &str) -> Data {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let path = directory.join(NEXT.fetch_add(1, SeqCst).to_string());
@@ -198,7 +198,7 @@ async fn a_file_that_is_not_there_or_has_a_bad_name_fails_its_step() {
     }
 }
 
-/// A task that gives nothing, so that the run waits for it though nobody reads it.
+/// A task without outputs: the run waits for it though no step reads from it.
 fn sink(kit: &mut Kit, input: Type, class: &str) -> TaskSpec {
     let mut sink = spec("sink", &[("x", input)], &[]);
     sink.class = class.into();
@@ -243,7 +243,7 @@ async fn a_failure_among_thousands_that_wait_stops_the_run() {
     }
     let begin = start(g.task("bad", &fails).connect("x -> bad.x; bad.out -> y")).input("x", int(1));
     let proof = Proof::new(&kit);
-    // One that takes the step that fails, and none of those that wait.
+    // A worker that claims the failing step, and none of the waiting ones.
     let classes = [(String::from("default"), 8)].into();
     let first = proof.engine_on(proof.memory.clone(), Options { classes, other_classes: false, ..Options::default() });
     first.start(begin.clone()).await.unwrap();
@@ -252,7 +252,7 @@ async fn a_failure_among_thousands_that_wait_stops_the_run() {
     proof.drive(first.close()).await.unwrap();
     assert_eq!(proof.run(begin.clone()).await, "/bad failed at attempt 1: no");
     assert_eq!(kit.ran(), "/bad");
-    // Started again, all of them are let go: the rest is done, or stopped again by what fails again.
+    // Started again, all of them are unparked: the rest is done, or stopped again by the step that fails again.
     assert_eq!(proof.run(begin).await, "/bad failed at attempt 1: no");
     let engine = proof.engine();
     let handle = engine.find("r").await.unwrap();
@@ -321,11 +321,11 @@ async fn what_waits_for_the_machine_is_not_taken_away_meanwhile() {
     proof.only_what_remains().await;
 }
 
-/// Time as the test moves it.
+/// The clock, as the test moves it.
 #[derive(Clone)]
 struct Clock(Arc<onceflow_store::testing::world::TestWorld>);
 
-/// Takes a minute: longer than a lease.
+/// A body that takes a minute: longer than a lease.
 struct Slow {
     log: support::Log,
     world: std::sync::Mutex<Option<Clock>>,

@@ -1,4 +1,4 @@
-//! What "once" means outside the store, per effect.
+//! The meaning of "once" outside the store, for each effect.
 
 mod held_up;
 use crate::support;
@@ -22,7 +22,7 @@ use std::sync::{
 };
 use support::{Bed, Kit, as_int, graphs::*, int, run, show};
 
-/// A body that starts and is never heard of again, the first time.
+/// A body whose first attempt starts and never reports an outcome.
 struct Lossy {
     starts: Arc<AtomicU64>,
     verdict: Option<Verdict>,
@@ -74,7 +74,7 @@ impl Lost {
         Lost { bed, world, kit, start, starts }
     }
 
-    /// A worker starts the payment and dies; another finds that.
+    /// A worker starts the payment and dies; another worker finds the started step.
     async fn crash(&self) -> (Engine, Handle) {
         self.die().await;
         let second = self.bed.engine(&self.kit, Options::default());
@@ -82,7 +82,7 @@ impl Lost {
         (second, handle)
     }
 
-    /// One that takes no steps.
+    /// An engine that takes no steps, and the run.
     async fn idle(&self) -> (Engine, Handle) {
         let engine = self.bed.engine(&self.kit, Options { works: false, ..Options::default() });
         let handle = engine.find("r").await.unwrap();
@@ -91,7 +91,7 @@ impl Lost {
 
     /// A worker starts the payment and dies.
     async fn die(&self) {
-        // The next sign of life is due long after the test.
+        // The next heartbeat is due long after the test.
         let first = self.bed.engine(&self.kit, Options { lease_ms: 86_400_000, ..Options::default() });
         first.start(self.start.clone()).await.unwrap();
         while self.starts.load(SeqCst) == 0 {
@@ -99,11 +99,11 @@ impl Lost {
         }
         first.stop();
         drop(first);
-        // It gives a last sign of life when it is told to stop, which one that is killed does not.
+        // A stopped worker sends a final heartbeat, which a killed one does not.
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
-        // The dead worker gives no sign of life any more: its claim is taken away, as its deadline would.
+        // The dead worker sends no heartbeats any more: its claim is deleted, as at its deadline.
         let (queue, shard) = (Group::queue("q/default"), Default::default());
         let scan = onceflow_store::records::Scan::of(queue.claims(), 10);
         let claims = self.bed.records.scan(shard, scan).await.unwrap().rows;
@@ -177,7 +177,7 @@ async fn a_payment_that_somebody_has_is_not_put_aside() {
     engine.stop();
 }
 
-/// A body that ends when the test says so.
+/// A body that ends when the test releases it.
 struct Slow {
     starts: Arc<AtomicU64>,
     ends: Mutex<Option<tokio::sync::oneshot::Receiver<i64>>>,
@@ -191,8 +191,8 @@ impl Body for Slow {
     }
 }
 
-/// The worker that ran a payment lost its claim meanwhile, and nobody has parked the step yet: whoever has claimed it since,
-/// what the body gives late is its result.
+/// The worker that ran a payment has lost its claim, and the step is not parked yet: whichever worker has claimed it
+/// since, the late output of the body is its result.
 #[tokio::test]
 async fn late_result_is_committed_between_the_release_of_a_claim_and_the_parking() {
     for taken_over in [false, true] {
@@ -229,7 +229,7 @@ async fn late_result_is_committed_between_the_release_of_a_claim_and_the_parking
     }
 }
 
-/// What became of a step is said with what its task gives, no more and no less. (Found by sim.)
+/// The outcome of a step is reported with exactly the outputs of its task. (Found by sim.)
 #[tokio::test]
 async fn what_became_of_a_task_is_said_with_its_own_outputs_whatever_is_around_it() {
     let silent = Lost::of(None, vec![], |g, spec, _| {
@@ -281,7 +281,7 @@ async fn its_own_check_decides_where_there_is_one() {
     }
 }
 
-/// Adds to a row of the flow and sends a message; waits between reading and writing until all have read.
+/// Adds to a row of the flow and sends a message; waits between read and write until all attempts have read.
 struct Deposit {
     runs: Arc<AtomicU64>,
 }

@@ -1,5 +1,5 @@
-//! How runs end when not everything goes well: failures, retries, timeouts, cancels, undoing. Each leaves nothing but
-//! that it was so.
+//! Ends of runs that do not go well: failures, retries, timeouts, cancels, undoing. Each leaves only the record of that
+//! end.
 
 mod not_undone;
 use crate::support;
@@ -16,7 +16,7 @@ use std::sync::{
 use support::{Kit, as_int, flows, flows::*, graphs::*, int, ints, proof::Proof};
 use tokio::sync::Notify;
 
-/// A body that waits until it is let go, and counts who waits.
+/// A body that waits until the gate opens, and counts the waiting attempts.
 #[derive(Clone, Default)]
 struct Gate {
     open: Arc<AtomicBool>,
@@ -62,7 +62,7 @@ fn gated(kit: &mut Kit, gate: &Gate) -> TaskSpec {
     spec
 }
 
-/// Lets things happen until somebody waits at the gate.
+/// Lets the engine work until `n` bodies wait at the gate.
 async fn until_waiting(proof: &Proof, gate: &Gate, n: usize) {
     while gate.waiting.load(SeqCst) < n {
         tokio::task::yield_now().await;
@@ -70,7 +70,7 @@ async fn until_waiting(proof: &Proof, gate: &Gate, n: usize) {
     }
 }
 
-/// A run that failed holds its frontier until it is cancelled; then nothing remains either.
+/// A failed run holds its frontier until it is cancelled; then nothing remains either.
 async fn cancel_and_look(proof: &Proof) {
     let engine = proof.engine();
     let handle = engine.find("r").await.unwrap();
@@ -337,7 +337,7 @@ async fn an_output_can_be_had_before_the_run_ends() {
     proof.nothing_remains().await;
 }
 
-/// Makes large values, passes them to steps that wait, alone and in an each.
+/// A flow that makes large values and passes them to steps that wait, alone and in an each.
 fn cancelled_in_the_middle(kit: &mut Kit, gate: &Gate) -> Start {
     let gated = gated(kit, gate);
     let make = spec("make", &[("x", Type::Int)], &[("out", Type::Int), ("v", Type::Bytes), ("b", Type::Bytes)]);
@@ -374,7 +374,7 @@ async fn a_cancel_in_the_middle_of_an_each_leaves_nothing() {
 
 type Undone = Arc<Mutex<Vec<String>>>;
 
-/// Whether the second step of a chain cannot be undone.
+/// True while the second step of a chain cannot be undone.
 type Stuck = Arc<AtomicBool>;
 
 /// A chain of steps with compensations, of which the last one waits, or fails; the second cannot be undone.

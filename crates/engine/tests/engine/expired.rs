@@ -1,4 +1,4 @@
-//! A run that failed keeps what it needs to be tried again until its history ends; then it goes, and nothing remains.
+//! A failed run keeps the rows for a retry until its history ends; then it is removed, and nothing remains.
 
 use crate::support;
 
@@ -7,7 +7,7 @@ use onceflow_engine::{Engine, Error, HISTORY_MS, Options, RunStatus, Start, Summ
 use onceflow_store::testing::fault::{Fault, FaultPlan, Faulty};
 use support::{Kit, as_int, flows, flows::*, graphs::*, int, ints, proof::Proof, with};
 
-/// Fails unless it is given an even number; what it was given is large and stored.
+/// A flow that fails for odd numbers; the failing step has a large, stored input.
 fn odd_fails(kit: &mut Kit) -> Case {
     let grow = kit.add(spec("grow", &[("x", Type::Int)], &[("out", Type::Bytes)]), |_, inputs| {
         Ok(vec![bytes(100_000, as_int(&inputs[0]))])
@@ -30,7 +30,7 @@ fn io() -> G {
     G::new().input("x", Type::Int).output("y", Type::Int)
 }
 
-/// How many runs that failed will go, and when.
+/// The deadlines of failed runs.
 fn deadlines(proof: &Proof) -> Vec<Vec<u8>> {
     let all = proof.memory.state().all();
     let due = all.iter().filter(|(_, key, _)| key.group.id() == b"runs.due" && key.name.as_bytes()[8] == b'f');
@@ -73,17 +73,17 @@ async fn what_becomes_of_a_failed_run_takes_its_deadline_back() {
     let proof = Proof::new(&kit);
     proof.run(start.clone()).await;
     let first = deadlines(&proof);
-    // It is tried again, and fails again: it has another deadline, and only that one.
+    // The run is retried and fails again: it has another deadline, and only that one.
     proof.world.advance(5000);
     proof.run(start.clone()).await;
     let second = deadlines(&proof);
     assert!(second.len() == 1 && second > first, "{first:?} {second:?}");
-    // It is planned anew.
+    // The run gets a new plan.
     let mut well = start.clone();
     well.inputs = vec![(String::from("x"), ints([0, 2, 4]))];
     assert_eq!(proof.run(well).await, "y=[0 2 4]");
     assert!(deadlines(&proof).is_empty(), "it is done");
-    // It fails with another plan, and is cancelled.
+    // The run fails with another plan, and is cancelled.
     proof.run(start).await;
     assert_eq!(deadlines(&proof).len(), 1);
     let engine = proof.engine();
@@ -122,7 +122,7 @@ async fn a_start_when_the_history_of_a_failed_run_has_ended_is_another_run() {
     proof.drive(first.wait()).await.unwrap();
     proof.drive(engine.close()).await.unwrap();
     proof.world.advance(HISTORY_MS + 1);
-    // Somebody who does not work sees that it is over, and cannot remove it.
+    // An engine that does not work sees that the history has ended, and cannot remove the run.
     let idle = proof.engine_on(proof.memory.clone(), Options { works: false, ..Options::default() });
     idle.remove_due().await.unwrap();
     let busy = idle.start(start.clone()).await.err();
@@ -136,7 +136,7 @@ async fn a_start_when_the_history_of_a_failed_run_has_ended_is_another_run() {
     proof.nothing_remains().await;
 }
 
-/// Ends when the run is gone, or the engine's store has stopped.
+/// Waits until the run is removed, or the engine's store has stopped.
 async fn until_gone(engine: &Engine, plan: Option<&FaultPlan>) {
     while !is_gone(&engine.find("r").await) && !plan.is_some_and(FaultPlan::stopped) {
         tokio::task::yield_now().await;
@@ -230,7 +230,7 @@ async fn closing_right_after_the_last_handle_went_leaves_no_row() {
 
 const DAY_MS: u64 = 24 * 3_600_000;
 
-/// Two runs: one that is done and gave something large, one that failed; and everybody has rested since.
+/// Two runs: one that is done and keeps large values, and one that failed; the store was cleaned up since.
 async fn done_and_failed(kit: &mut Kit) -> Proof {
     let (start, _) = odd_fails(kit);
     let proof = Proof::new(kit);
@@ -242,13 +242,13 @@ async fn done_and_failed(kit: &mut Kit) -> Proof {
     proof
 }
 
-/// What `onceflow reclaim` does.
+/// Cleans up as `onceflow reclaim` does.
 async fn clean(proof: &Proof) {
     let engine = proof.engine_on(proof.memory.clone(), Options { works: false, ..Options::default() });
     assert!(proof.drive(engine.clean_up(u64::MAX)).await.unwrap());
 }
 
-/// Both runs are there, with all they keep.
+/// Both runs exist, with everything they keep.
 async fn all_is_there(proof: &Proof) {
     let engine = proof.engine_on(proof.memory.clone(), Options { works: false, ..Options::default() });
     let done = engine.find("done").await.expect("it is remembered");

@@ -1,5 +1,5 @@
-//! A crash, a lost reply or a refusal at every call of the store, and a process that was stopped at every call and goes
-//! on when others have done its work: the same result, every step committed once, nothing left behind.
+//! A crash, a lost reply or a refusal at every call of the store, and a process that is stopped at every call and
+//! continues after others have done its work: the same result, every step committed once, no rows left behind.
 
 use crate::support;
 
@@ -13,10 +13,10 @@ use support::{
     proof::{Proof, commits},
 };
 
-/// Shapes with more calls are disturbed at so many of them only, unless `ONCEFLOW_LONG` says all.
+/// Shapes with more calls are disturbed at so many of them only, unless `ONCEFLOW_LONG` asks for all.
 const CALLS_MAX: u64 = 200;
 
-/// Runs to the end; an error is the caller's to try again.
+/// Runs to the end; the caller retries after an error.
 async fn try_run(engine: &Engine, start: Start) -> Result<String, onceflow_engine::Error> {
     let handle = engine.start(start).await?;
     match handle.wait().await? {
@@ -40,7 +40,7 @@ fn at_most(what: &str, counts: &BTreeMap<String, usize>, max: usize, place: &str
     assert!(more.is_empty(), "{place}: {what} more than {max} times: {more:?}");
 }
 
-/// Whether the fault was reached.
+/// Runs a shape with a fault at its n-th call; true if that call was reached.
 async fn disturb(name: &str, make: Make, n: u64, fault: Fault) -> bool {
     let place = format!("{name}, {fault:?} at call {n}");
     let mut kit = Kit::default();
@@ -79,7 +79,7 @@ async fn disturb(name: &str, make: Make, n: u64, fault: Fault) -> bool {
     plan.reached()
 }
 
-/// What is left: a sample of the runs is also looked at when their history has ended.
+/// Checks the remaining rows; for a sample of the runs, also after their history has ended.
 async fn look(proof: &Proof, n: u64) {
     proof.forget_uploads();
     proof.only_what_remains().await;
@@ -88,7 +88,7 @@ async fn look(proof: &Proof, n: u64) {
     }
 }
 
-/// The calls to disturb, of so many.
+/// The calls to disturb, out of so many.
 fn chosen(calls: u64) -> Vec<u64> {
     if calls <= CALLS_MAX || std::env::var_os("ONCEFLOW_LONG").is_some() {
         return (1..=calls).collect();
@@ -97,7 +97,7 @@ fn chosen(calls: u64) -> Vec<u64> {
     (0..CALLS_MAX).map(|_| 1 + random.below(calls as usize) as u64).collect()
 }
 
-/// How many calls a shape takes undisturbed.
+/// The number of calls that a shape takes undisturbed.
 async fn calls(make: Make) -> u64 {
     let mut kit = Kit::default();
     let (start, expected) = make(&mut kit);
@@ -137,7 +137,7 @@ async fn a_call_that_is_refused_once_changes_nothing() {
     disturb_all(Fault::FailOnce).await;
 }
 
-/// Found by sim: the error of a read inside a transaction was the task's failure, and its only attempt was gone.
+/// Found by sim: the error of a read inside a transaction counted as the task's failure, and used up its only attempt.
 #[tokio::test]
 async fn a_store_that_does_not_answer_costs_a_transaction_no_attempt() {
     for fault in [Fault::FailOnce, Fault::LoseReply] {
@@ -147,7 +147,7 @@ async fn a_store_that_does_not_answer_costs_a_transaction_no_attempt() {
     }
 }
 
-/// One worker stops at its n-th call. Another frees what it had taken, and does all of it; then the first goes on.
+/// One worker stops at its n-th call. Another frees its claims, and does all of its work; then the first continues.
 async fn overtake(name: &str, make: Make, n: u64, addresses: &[String]) -> bool {
     let place = format!("{name}, stopped at call {n}");
     let mut kit = Kit::default();
@@ -174,7 +174,7 @@ async fn overtake(name: &str, make: Make, n: u64, addresses: &[String]) -> bool 
     }
     at_most("committed", &committed, 1, &place);
     at_most("ran", &kit.log.lock().unwrap(), 2, &place);
-    // Who comes late runs under the same address, and so with the same key, as who was in time. (Found by sim.)
+    // A late attempt runs under the same address, and so with the same key, as the one in time. (Found by sim.)
     let strange: Vec<_> = kit.log.lock().unwrap().keys().filter(|ran| !addresses.contains(*ran)).cloned().collect();
     assert!(strange.is_empty(), "{place}: ran, and are no steps of the flow: {strange:?}");
     look(&proof, n).await;

@@ -19,13 +19,13 @@ use support::{
     proof::Proof,
 };
 
-/// A store that takes a second for everything that is read.
+/// A store that takes a second for every read.
 struct Slow {
     records: Arc<dyn Records>,
     clock: Clock,
 }
 
-/// Time as the test moves it.
+/// The clock, as the test moves it.
 struct Clock(Arc<TestWorld>);
 
 impl Records for Slow {
@@ -86,7 +86,7 @@ async fn a_join_whose_files_take_longer_to_fetch_than_its_lease_is_not_taken_awa
     let begin = begin.input("xs", Data::List((0..FILES).map(file).collect()));
     let proof = Proof::new(&kit);
     let options = || Options { lease_ms: LEASE_MS, scratch: place.path().join("scratch"), ..Options::default() };
-    // It takes no steps, but frees those of workers that give no sign of life.
+    // This worker takes no steps, but frees those of workers whose heartbeats stopped.
     let classes = [(String::from("default"), 0)].into();
     let frees = Options { classes, other_classes: false, about: about("frees"), ..options() };
     let frees = proof.engine_on(proof.memory.clone(), frees);

@@ -1,5 +1,5 @@
-//! Files: looked at before they are stored, given to tasks without a copy, taken from them, and handed out as files of
-//! their own.
+//! Files: digested before they are stored, given to tasks without a copy, moved from tasks into the store, and handed
+//! out as independent files.
 
 mod by_reference;
 use crate::support;
@@ -24,7 +24,7 @@ use support::{Kit, as_int, flows::*, graphs::*, int, show};
 const SMALL_BYTES: usize = 10;
 const LARGE_BYTES: usize = INLINE_FILE_BYTES_MAX as usize + 1;
 
-/// Writes a file and gives it.
+/// Writes a file and returns it as data.
 fn file(directory: &Path, name: &str, content: &[u8]) -> FileData {
     let path = directory.join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -32,7 +32,7 @@ fn file(directory: &Path, name: &str, content: &[u8]) -> FileData {
     FileData::new(name, path)
 }
 
-/// All files below a directory with what they hold, but for those that say who has the store open.
+/// All files below a directory with their contents, except the lock files of processes that have the store open.
 fn everything(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(directory).unwrap() {
@@ -46,7 +46,7 @@ fn everything(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Files joined, one line each, in a file of the task's own.
+/// Joins files, one line each, into a file of the task's own.
 fn join(kit: &mut Kit, place: &Path) -> onceflow_core::model::TaskSpec {
     let at = place.to_owned();
     let join = spec("join", &[("xs", Type::list(Type::File)), ("one", Type::File)], &[("out", Type::File)]);
@@ -97,7 +97,7 @@ async fn explaining_and_starting_what_is_done_write_nothing() {
         let values = store.values().await.unwrap();
         while values.reclaim(usize::MAX).await.unwrap().more {}
         closed((store, engine)).await;
-        // One who looks may have to put in order what the last one left.
+        // Opening the store may have to clean up after the last process.
         closed(open(place, &kit, true).await).await;
         let before = everything(&place.join("store"));
         for works in [false, true] {
@@ -106,7 +106,7 @@ async fn explaining_and_starting_what_is_done_write_nothing() {
             engine.explain(begin.clone()).await.unwrap();
             let handle = engine.start(begin.clone()).await.unwrap();
             assert!(handle.wait().await.unwrap().status == RunStatus::Done);
-            // One who works has looked for steps to take, which is a position, and nothing else.
+            // A worker has tried to claim a step, which takes a position, and has changed nothing else.
             assert!(works || store.records().position() == seen, "something was applied");
             closed((store, engine)).await;
         }
@@ -200,7 +200,7 @@ async fn a_task_reads_the_object_itself_and_may_pass_it_on() {
         for path in seen.lock().unwrap().iter() {
             assert_eq!(path.starts_with(place.join("store").canonicalize().unwrap()), is_large, "{path:?}");
         }
-        // What is handed out is a file of its own: to write to it changes nothing here.
+        // A file that is handed out is independent: writing to it changes nothing in the store.
         for (output, name) in [("y", "x"), ("z", "other name")] {
             let into = place.join("out").join(output);
             let Data::File(got) = handle.output_into(output, Some(&into)).await.unwrap() else { panic!("no file") };

@@ -1,8 +1,8 @@
-//! A real process on the journal, killed again and again while it works, and started again: no effect is lost, and none
-//! is doubled but those of steps that were in flight at a kill, which have the same key both times.
+//! A real process on the journal, killed again and again while it works, and restarted: no effect is lost, and the only
+//! repeated effects are those of steps in flight at a kill, with the same key both times.
 //!
-//! The test starts itself as a child. Every body appends a line to a file, in one write, and then says so on its standard
-//! output; the parent kills after a random number of these.
+//! The test starts itself as a child. Every body appends a line to a file, in one write, and then reports it on its
+//! standard output; the parent kills the child after a random number of reports.
 
 use crate::support;
 
@@ -21,14 +21,14 @@ use tokio::{
     process::Command,
 };
 
-/// Tells a process that it is a child: where the store is, and how many elements there are.
+/// Environment variables of a child: the directory of the store, and the number of elements.
 const DIR: &str = "ONCEFLOW_TEST_KILLED_DIR";
 const ELEMENTS: &str = "ONCEFLOW_TEST_KILLED_ELEMENTS";
 
 /// Steps in flight at a time.
 const SLOTS: usize = 8;
 
-/// Appends one line to the file of effects, in one write, and says that it did.
+/// Appends one line to the file of effects, in one write, and reports it.
 fn effect(file: Option<&Path>, line: &str) -> Result<(), Failure> {
     let Some(file) = file else { return Ok(()) };
     let mut file = std::fs::OpenOptions::new().append(true).create(true).open(file).expect("the file of effects");
@@ -94,7 +94,7 @@ async fn live(dir: &Path, elements: i64) {
     std::io::stdout().lock().write_all(format!("={told}\n").as_bytes()).expect("the parent listens");
 }
 
-/// Runs a child. Kills it after so many effects; answers what it told at its end, if it came so far.
+/// Runs a child. Kills it after so many effects; returns its final output, if it came so far.
 async fn run_child(dir: &Path, elements: i64, kill_after: Option<usize>) -> Option<String> {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["killed::child", "--exact", "--nocapture"]).env(DIR, dir).env(ELEMENTS, elements.to_string());
@@ -115,7 +115,7 @@ async fn run_child(dir: &Path, elements: i64, kill_after: Option<usize>) -> Opti
     told
 }
 
-/// The lines of the file of effects: how often each address had each key.
+/// The lines of the file of effects: for each address, the number of lines with each key.
 fn effects(dir: &Path) -> BTreeMap<String, BTreeMap<String, usize>> {
     let mut found = BTreeMap::<String, BTreeMap<String, usize>>::new();
     for line in std::fs::read_to_string(dir.join("effects")).unwrap().lines() {
@@ -153,7 +153,7 @@ async fn a_process_killed_anywhere_loses_nothing_and_doubles_only_what_was_in_fl
     look(dir, kills).await;
 }
 
-/// The addresses of all steps, and what the flow gives.
+/// The addresses of all steps, and the outputs of the flow, without kills.
 async fn undisturbed(elements: i64) -> (Vec<String>, String) {
     let mut kit = Kit::default();
     let start = mixed(&mut kit, None, elements);
@@ -164,14 +164,14 @@ async fn undisturbed(elements: i64) -> (Vec<String>, String) {
     (steps, told)
 }
 
-/// What the killed processes left in the store.
+/// Checks the values that the killed processes left in the store.
 async fn look(dir: &Path, kills: usize) {
     let store = Store::open(dir.join("store")).await.unwrap();
     let values = store.values().await.unwrap();
     while values.reclaim(usize::MAX).await.unwrap().more {}
     let report = values.fsck(Mode::Check).await.unwrap();
     assert!(report.is_clean(), "after {kills} kills: {report}");
-    // What is left goes with the history of the run: the gathered result, the program, and the sealed record.
+    // The remaining values go with the history of the run: the gathered result, the program, and the sealed record.
     assert!(report.values <= 3, "{report}");
     store.close().await.unwrap();
 }

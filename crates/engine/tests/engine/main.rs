@@ -1,4 +1,4 @@
-//! The engine against its promises, one file an idea. One binary, so that it is linked once.
+//! Tests of the engine's guarantees, one file per topic. One binary, so that it is linked once.
 
 mod cancelled;
 mod carried;

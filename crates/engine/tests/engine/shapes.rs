@@ -1,4 +1,4 @@
-//! Every shape a flow can have gives what it should, runs each step once, and leaves nothing behind.
+//! Every shape of flow gives the expected outputs, runs each step once, and leaves no rows behind.
 
 use crate::support;
 

@@ -1,5 +1,5 @@
-//! Bodies end when their run is cancelled, by whomever, and when their worker is interrupted; those that must not start
-//! twice may finish. Steps of a worker that is gone are free at once.
+//! Bodies end when their run is cancelled, by any process, and when their worker is interrupted; at-most-once bodies
+//! may finish. Steps of a worker that is gone are freed at once.
 
 use crate::support;
 
@@ -16,7 +16,7 @@ use std::sync::{
 use support::{Kit, as_int, graphs::*, int, proof::Proof};
 use tokio::sync::Semaphore;
 
-/// Bodies that wait to be let through, and say when they begin and when they are dropped.
+/// Bodies that wait at a door, and count when they begin and when they are dropped.
 #[derive(Clone)]
 struct Door {
     open: Arc<Semaphore>,
@@ -68,7 +68,7 @@ impl Scene {
         self.proof.engine_on(self.proof.memory.clone(), Options { works: false, ..Options::default() })
     }
 
-    /// Starts, and waits until a body is at work.
+    /// Starts the run, and waits until a body is running.
     async fn begin(&self, engine: &Engine) -> Handle {
         let handle = self.proof.drive(engine.start(self.start.clone())).await.unwrap();
         self.until(&self.door.began, 1).await;
@@ -160,7 +160,7 @@ async fn an_interrupt_drops_bodies_and_gives_their_steps_back_as_if_never_taken(
     scene.proof.drive(engine.interrupt()).await.unwrap();
     assert_eq!(scene.door.dropped.load(SeqCst), 1);
     assert!(scene.proof.world.clock().ms_since(before) < 1000);
-    // Another goes on at once, at the first attempt.
+    // Another worker continues at once, at the first attempt.
     let second = scene.proof.engine();
     let handle = scene.proof.drive(second.find("r")).await.unwrap();
     scene.door.open.add_permits(2);
@@ -198,12 +198,12 @@ async fn steps_of_a_worker_that_is_said_to_be_gone_are_free_at_once_and_its_own_
     let gone = scene.proof.engine();
     scene.begin(&gone).await;
     let before = scene.proof.world.clock();
-    // One that has heard of no class frees it, and says so once.
+    // An engine that knows no class frees the step, and reports it once.
     let looker = scene.looker();
     assert_eq!(looker.release(looker.incarnation()).await.unwrap(), 0);
     assert_eq!(looker.release(gone.incarnation()).await.unwrap(), 1);
     assert_eq!(looker.release(gone.incarnation()).await.unwrap(), 0);
-    // It lives after all: it goes on with what nobody else has taken.
+    // The worker is alive after all: it continues with steps that no other worker has claimed.
     assert!(scene.proof.world.clock().ms_since(before) < 1000);
     let handle = scene.proof.drive(gone.find("r")).await.unwrap();
     scene.door.open.add_permits(10);

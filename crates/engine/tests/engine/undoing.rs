@@ -1,4 +1,4 @@
-//! What was registered to be undone is undone, in reverse order, once, whatever happens at whichever call of the store.
+//! Registered compensations run in reverse order, once each, whatever fails at whichever call of the store.
 
 use crate::support;
 
@@ -10,7 +10,7 @@ use support::{Kit, as_int, flows::*, graphs::*, int, paused::Paused, proof::Proo
 
 type Undone = Arc<Mutex<Vec<i64>>>;
 
-/// Three steps that can be undone, and one that fails.
+/// Three steps with compensations, and one that fails.
 fn doomed(kit: &mut Kit, undone: &Undone) -> Start {
     let told = undone.clone();
     let undo = kit.add(spec("undo", &[("x", Type::Int), ("v", Type::Bytes)], &[]), move |_, inputs| {
@@ -27,7 +27,7 @@ fn doomed(kit: &mut Kit, undone: &Undone) -> Start {
     start(g.connect("last.out -> y")).input("x", int(1)).input("v", bytes(5000, 1))
 }
 
-/// Waits for the run's end, starting it only if it was not.
+/// Waits for the run's end; starts the run only if it does not exist.
 async fn until_end(engine: &Engine, start: &Start) -> Result<Summary, Error> {
     let handle = match engine.find(&start.key).await {
         Err(Error::NoRun(_)) => engine.start(start.clone()).await?,
@@ -84,7 +84,7 @@ async fn compensations_run_once_each_in_reverse_whatever_happens_to_any_call() {
     }
 }
 
-/// One worker stops at its n-th call. Another frees what it had taken, and undoes the run; then the first goes on.
+/// One worker stops at its n-th call. Another frees its claims, and undoes the run; then the first continues.
 async fn overtake(n: u64) -> bool {
     let (mut kit, undone) = (Kit::default(), Undone::default());
     let start = doomed(&mut kit, &undone);

@@ -1,8 +1,8 @@
-//! Runs of which something could not be undone: they stand still until somebody decides.
+//! Runs with failed compensations: they are at rest until an operator decides.
 
 use super::*;
 
-/// Runs until `/b` could not be undone.
+/// Runs until the compensation of `/b` has failed.
 async fn stand_still(proof: &Proof, engine: &Engine, begin: &Start) -> onceflow_engine::Handle {
     let handle = proof.drive(engine.start(begin.clone())).await.unwrap();
     let report = proof.drive(handle.wait()).await.unwrap();

@@ -1,10 +1,10 @@
-//! Files by reference: tasks read the user's own file, and what was made while it changed is never committed.
+//! Files by reference: tasks read the user's own file, and outputs made while it changed are never committed.
 
 use super::*;
 use onceflow_engine::{SOURCE_CHANGED, Summary};
 use onceflow_store::values::Content;
 
-/// A run of one task that reads a file, says where it found it, and does something to it before it ends.
+/// A run of one task that reads a file, reports its path, and modifies it before it ends.
 fn reading(kit: &mut Kit, seen: Arc<Mutex<Vec<PathBuf>>>, meanwhile: impl Fn(&Path) + Send + Sync + 'static) -> Start {
     let read = reads(kit, seen, meanwhile);
     let g = G::new().input("x", Type::File).output("n", Type::Int);
@@ -100,7 +100,7 @@ async fn an_input_that_is_removed_before_its_step_begins_is_said_to_be_gone() {
     let place = place.path();
     let given = file(place, "one", b"one").by_reference();
     let begin = reading(&mut kit, Arc::clone(&seen), |_| {}).input("x", Data::File(given.clone()));
-    // Nobody takes its step yet.
+    // No worker takes its step yet.
     let (store, engine) = open(place, &kit, false).await;
     engine.start(begin.clone()).await.unwrap();
     let values = store.values().await.unwrap();
@@ -113,7 +113,7 @@ async fn an_input_that_is_removed_before_its_step_begins_is_said_to_be_gone() {
     assert!(is_parked(&report).contains("is gone"), "{report}");
     assert!(seen.lock().unwrap().is_empty(), "the body did not run");
     closed((store, engine)).await;
-    // It came back, as another file of the same content.
+    // The file came back, as another file of the same content.
     fs::write(&given.path, b"one").unwrap();
     let report = end(place, &kit, begin).await;
     assert!(report.status == RunStatus::Done, "{report}");

@@ -1,4 +1,4 @@
-//! Flows of every shape, with what they give: for tests that run them undisturbed, and for those that disturb them.
+//! Flows of every shape, with their outputs: for tests that run them undisturbed, and for those that disturb them.
 
 use super::{Kit, as_int, bool, graphs::*, int, ints};
 use onceflow_core::model::{Arm, Effect, Graph, Library, Port, TaskSpec, Type, graph::ModuleKind};
@@ -7,7 +7,7 @@ use onceflow_engine::{
     task::{Data, Failure},
 };
 
-/// What to run, and what it gives.
+/// A run to start, and its expected outputs as text.
 pub(crate) type Case = (Start, String);
 
 /// Makes a case with the tasks it needs.
@@ -113,7 +113,7 @@ pub(crate) fn ragged(kit: &mut Kit) -> Case {
     (start(g).input("xs", xs), "ys=[[] [1 2 3] [1] [] [1 2]]".into())
 }
 
-/// Every element goes round until it is at least ten: the sum of each number below it, plus one.
+/// Loops every element until it is at least ten: each iteration takes the sum of all smaller numbers, each plus one.
 pub(crate) fn each_in_loop_in_each(kit: &mut Kit) -> Case {
     let (inc, sum, below) = (inc(kit), sum(kit), below(kit, 10));
     let range = spec("range", &[("x", Type::Int)], &[("out", list())]);
@@ -145,7 +145,7 @@ fn arm(name: &str, guard: Option<&str>, body: Graph) -> Arm {
     Arm { name: name.into(), guard: guard.map(Into::into), body }
 }
 
-/// Below four it is increased once, else twice; then once more.
+/// A number below four is increased once, any other twice; then once more.
 pub(crate) fn rejoin(kit: &mut Kit, x: i64) -> Case {
     let (inc, below) = (inc(kit), below(kit, 4));
     let arms = vec![arm("low", Some("low"), chain(&inc, 1).graph()), arm("high", None, chain(&inc, 2).graph())];
@@ -239,7 +239,7 @@ pub(crate) fn no_outputs(kit: &mut Kit) -> Case {
     (start(g).input("xs", ints(0..2)).input("x", int(4)), "ys=[1 2] y=5".into())
 }
 
-/// Step `i` needs its own input and what step `i - 1` gave.
+/// Step `i` takes its own input and the output of step `i - 1`.
 pub(crate) fn fold(kit: &mut Kit) -> Case {
     let (inc, add) = (inc(kit), add(kit));
     let mut g = io();
@@ -256,7 +256,7 @@ pub(crate) fn bytes(len: usize, n: i64) -> Data {
     Data::Bytes(vec![n as u8; len].into())
 }
 
-/// Values too large to travel themselves, and some that are blobs: made, passed on, gathered, gone through again.
+/// Values too large to be inlined, and some that are blobs: made, passed on, gathered, iterated over.
 pub(crate) fn large(kit: &mut Kit) -> Case {
     let make = spec("make", &[("x", Type::Int)], &[("v", Type::Bytes), ("b", Type::Bytes)]);
     let make = kit.add(make, |_, inputs| {
@@ -286,7 +286,8 @@ pub(crate) fn effect(mut spec: TaskSpec, effect: Effect) -> TaskSpec {
     spec
 }
 
-/// A list with more stored elements than one batch puts, as an input and as an output; its elements are gone over.
+/// A list with more stored elements than one batch can put, as an input and as an output; an each goes over its
+/// elements.
 pub(crate) fn many(kit: &mut Kit) -> Case {
     let list = || Type::list(Type::Bytes);
     let turn = spec("turn", &[("xs", list())], &[("out", list())]);
@@ -301,7 +302,8 @@ pub(crate) fn many(kit: &mut Kit) -> Case {
     (start(g).input("xs", Data::List(xs)), format!("ys=[{}]", shown.join(" ")))
 }
 
-/// Counts in a row of its flow, and gives the count. It has one attempt: a store that does not answer costs it none.
+/// Counts in a row of its flow, and returns the count. It has one attempt: a store that does not answer does not use it
+/// up.
 struct Counting;
 
 impl onceflow_engine::task::Body for Counting {
@@ -320,7 +322,7 @@ impl onceflow_engine::task::Body for Counting {
     }
 }
 
-/// Two transactions, one after the other, on the same row; the second takes it away.
+/// Two transactions, one after the other, on the same row; the second deletes it.
 pub(crate) fn transaction(kit: &mut Kit) -> Case {
     let count = effect(spec("count", &[("x", Type::Int)], &[("out", Type::Int)]), Effect::Transactional);
     kit.tasks.add(count.clone(), std::sync::Arc::new(Counting));

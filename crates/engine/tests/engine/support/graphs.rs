@@ -1,8 +1,8 @@
-//! Graphs in a few words.
+//! A short notation for graphs.
 
 use onceflow_core::model::{Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::ModuleKind};
 
-/// A graph, while it is made.
+/// A builder of graphs.
 #[derive(Clone, Default)]
 pub(crate) struct G(pub(crate) Graph);
 

@@ -1,5 +1,5 @@
-//! A store in front of another at which something happens just before one batch, or just after one look: what others may
-//! do while somebody decides.
+//! A store in front of another that runs an action just before one batch, or just after one read: a commit of another
+//! process while this one decides.
 
 use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
 use onceflow_store::{BoxFuture, CommitResult, Error, Page, Position, Records, records::Scan};
@@ -8,28 +8,28 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::SeqCst},
 };
 
-/// What somebody does.
+/// A call of the store.
 pub(crate) enum Call<'a> {
-    /// Is about to send a batch.
+    /// A batch is about to be sent.
     Sends(&'a Batch),
-    /// Has seen what a scan found.
+    /// A scan has been read.
     Saw(&'a Scan),
 }
 
 type When = Box<dyn Fn(Call<'_>) -> bool + Send + Sync>;
 
-/// Over another store.
+/// The wrapper of a store.
 pub(crate) struct Meanwhile {
     records: Arc<dyn Records>,
     when: When,
     what: Mutex<Option<BoxFuture<'static, ()>>>,
     is_dead: AtomicBool,
-    /// Whether the batch at which it happens does not, and nobody is told so.
+    /// The batch at which the action runs is lost, and so is its reply.
     loses: bool,
 }
 
 impl Meanwhile {
-    /// At the first call of which `when` is true, `what` happens.
+    /// Runs `what` at the first call for which `when` is true.
     pub(crate) fn new(
         records: Arc<dyn Records>,
         when: impl Fn(Call<'_>) -> bool + Send + Sync + 'static,
@@ -49,12 +49,12 @@ impl Meanwhile {
         Arc::new(Meanwhile { loses: true, ..meanwhile })
     }
 
-    /// Whether it happened.
+    /// The action has run.
     pub(crate) fn happened(&self) -> bool {
         self.what.lock().unwrap().is_none()
     }
 
-    /// Whoever uses it is dead from now on: none of its calls happen.
+    /// Kills the process that uses this store: none of its calls take effect from now on.
     pub(crate) fn die(&self) {
         self.is_dead.store(true, SeqCst);
     }
@@ -66,7 +66,7 @@ impl Meanwhile {
         }
     }
 
-    /// Whether it happened now.
+    /// Runs the action if this is its call; true if it ran now.
     async fn look(&self, call: Call<'_>) -> bool {
         if !(self.when)(call) {
             return false;

@@ -1,4 +1,4 @@
-//! What the tests of the engine have in common: graphs in a few words, tasks over whole numbers, and a bed to run on.
+//! Common parts of the engine's tests: short notation for graphs, tasks over whole numbers, and a test bed.
 
 pub(crate) mod flows;
 pub(crate) mod graphs;
@@ -27,12 +27,12 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// A whole number as a task gives it.
+/// A whole number as the output of a task.
 pub(crate) fn int(n: i64) -> Data {
     Data::Bytes(Bytes::from(pack_int(n)))
 }
 
-/// Yes or no as a task gives it.
+/// A boolean as the output of a task.
 pub(crate) fn bool(yes: bool) -> Data {
     Data::Bytes(Bytes::from_static(if yes { &[0xc3] } else { &[0xc2] }))
 }
@@ -48,7 +48,7 @@ fn pack_int(n: i64) -> Vec<u8> {
     bytes
 }
 
-/// Reads what [`int`] made.
+/// Decodes the number that [`int`] encoded.
 pub(crate) fn as_int(data: &Data) -> i64 {
     match data {
         Data::Bytes(bytes) => i64::from_be_bytes(bytes[1..9].try_into().expect("an int")),
@@ -56,7 +56,7 @@ pub(crate) fn as_int(data: &Data) -> i64 {
     }
 }
 
-/// Reads a list of whole numbers, of lists of them, and so on.
+/// Formats a number, or a list of numbers or of lists.
 pub(crate) fn show(data: &Data) -> String {
     match data {
         Data::List(list) => format!("[{}]", list.iter().map(show).collect::<Vec<_>>().join(" ")),
@@ -71,7 +71,7 @@ pub(crate) fn show(data: &Data) -> String {
     }
 }
 
-/// How often each step's body started, by address; shared by all tasks of a bed.
+/// The number of starts of each step's body, by address; shared by all tasks of a bed.
 pub(crate) type Log = Arc<Mutex<BTreeMap<String, usize>>>;
 
 type Code = Arc<dyn Fn(&Step, &[Data]) -> Result<Vec<Data>, Failure> + Send + Sync>;
@@ -88,7 +88,7 @@ impl Body for Coded {
     }
 }
 
-/// Tasks, while they are made.
+/// Tasks under construction, with their log of starts.
 #[derive(Clone, Default)]
 pub(crate) struct Kit {
     pub(crate) tasks: Tasks,
@@ -96,7 +96,7 @@ pub(crate) struct Kit {
 }
 
 impl Kit {
-    /// A task over whole numbers: pure, named, with as many inputs as the closure gets.
+    /// Adds a task over whole numbers: pure, named, with these inputs.
     pub(crate) fn task(
         &mut self,
         name: &str,
@@ -108,7 +108,7 @@ impl Kit {
         self.add(spec, move |_, inputs| code(inputs))
     }
 
-    /// Any task.
+    /// Adds any task.
     pub(crate) fn add(
         &mut self,
         spec: TaskSpec,
@@ -119,7 +119,7 @@ impl Kit {
         spec
     }
 
-    /// How often bodies started: `address` or `address×n`, in order.
+    /// The starts of bodies: `address` or `address×n`, in order.
     pub(crate) fn ran(&self) -> String {
         let log = self.log.lock().unwrap();
         let one = |(address, n): (&String, &usize)| if *n == 1 { address.clone() } else { format!("{address}×{n}") };
@@ -127,7 +127,7 @@ impl Kit {
     }
 }
 
-/// Marks a task.
+/// Sets the effect of a task.
 pub(crate) fn with(mut spec: TaskSpec, effect: Effect) -> TaskSpec {
     spec.effect = effect;
     spec
@@ -159,7 +159,7 @@ impl Bed {
         engine
     }
 
-    /// Runs to the end and answers the outputs as text.
+    /// Runs to the end and returns the outputs as text.
     pub(crate) async fn run(&self, kit: &Kit, start: Start) -> String {
         let engine = self.engine(kit, Options::default());
         let answer = run(&engine, start).await;
@@ -168,7 +168,7 @@ impl Bed {
     }
 }
 
-/// Runs to the end and answers the outputs as text.
+/// Runs to the end and returns the outputs as text.
 pub(crate) async fn run(engine: &Engine, start: Start) -> String {
     let handle = engine.start(start).await.unwrap_or_else(|error| panic!("{error}"));
     match handle.wait().await.unwrap() {

@@ -1,4 +1,4 @@
-//! A store that stops answering at its n-th call until it is let go: a process that was stopped, and goes on as if
+//! A store that stops answering at its n-th call until it is released: a process that was stopped, and continues as if
 //! nothing had happened.
 
 use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
@@ -9,7 +9,7 @@ use std::sync::{
 };
 use tokio::sync::Notify;
 
-/// Over another store; stops at a call.
+/// The wrapper of a store that stops at a call.
 pub(crate) struct Paused {
     records: Arc<dyn Records>,
     at: u64,

@@ -1,4 +1,4 @@
-//! A bed to prove things on: memory, time that passes only when everybody waits for it, and a look at every row.
+//! A test bed: a store in memory, a clock that advances only when everything waits for it, and access to every row.
 
 use super::{Kit, told};
 use onceflow_engine::{Engine, Event, EventKind, HISTORY_MS, Options, RunStatus, Start, Summary};
@@ -11,13 +11,13 @@ use onceflow_store::{
 };
 use std::{collections::BTreeMap, sync::Arc, task::Poll};
 
-/// Looks without anything new in the store, after which everybody waits for time to pass.
+/// Looks without a change in the store, after which everything is taken to wait for time to pass.
 const LOOKS: usize = 40;
 
-/// How often time may pass, in hundredths, before a test hangs.
+/// The limit of clock advances, in hundredths, after which a test counts as hanging.
 const HANGS_AFTER: usize = 400_000;
 
-/// A store in memory, and a world moved by hand.
+/// A store in memory, and a world whose clock the test moves.
 #[derive(Clone)]
 pub(crate) struct Proof {
     pub(crate) world: Arc<TestWorld>,
@@ -38,7 +38,7 @@ impl Proof {
         Arc::new(values.with_blobs(self.blobs.clone()))
     }
 
-    /// An engine on this store, or on one in front of it.
+    /// An engine on this store, or on a wrapper of it.
     pub(crate) fn engine_on(&self, records: Arc<dyn Records>, options: Options) -> Engine {
         let values = self.values(records.clone());
         let engine = Engine::new(records, values, self.world.clone(), options);
@@ -50,7 +50,7 @@ impl Proof {
         self.engine_on(self.memory.clone(), Options::default())
     }
 
-    /// Ends when the future does. Time passes when nothing else happens.
+    /// Drives a future to its end. The clock advances when nothing else happens.
     pub(crate) async fn drive<T>(&self, future: impl Future<Output = T>) -> T {
         let mut future = std::pin::pin!(future);
         let (mut seen, mut looks, mut passed) = (self.memory.position(), 0, 0);
@@ -63,7 +63,7 @@ impl Proof {
             looks = if position == seen { looks + 1 } else { 0 };
             seen = position;
             if looks > LOOKS {
-                // If nobody waits for time, somebody waits for a thread that reads or writes a file.
+                // If nothing waits for the clock, a thread is reading or writing a file.
                 (looks, passed) = (0, passed + if self.world.advance_to_next() { 100 } else { 1 });
                 assert!(passed < HANGS_AFTER, "nothing happens any more; there are\n{}", self.rows());
                 std::thread::yield_now();
@@ -71,7 +71,7 @@ impl Proof {
         }
     }
 
-    /// Lets everybody do what can be done without time.
+    /// Lets everything run that needs no time to pass.
     pub(crate) async fn calm(&self) {
         let (mut seen, mut looks) = (self.memory.position(), 0);
         while looks < LOOKS {
@@ -82,7 +82,7 @@ impl Proof {
         }
     }
 
-    /// Runs to the end with a new engine, and answers what became of it.
+    /// Runs to the end with a new engine, and returns the outputs or failures as text.
     pub(crate) async fn run(&self, start: Start) -> String {
         let engine = self.engine();
         let answer = self.drive(self.run_on(&engine, start)).await;
@@ -100,7 +100,7 @@ impl Proof {
         }
     }
 
-    /// All rows: how many of each group.
+    /// The number of rows of each group.
     pub(crate) fn rows(&self) -> String {
         let mut groups = BTreeMap::<String, usize>::new();
         for (_, key, _) in self.memory.state().all() {
@@ -116,7 +116,7 @@ impl Proof {
         while self.drive(values.reclaim(usize::MAX)).await.unwrap().more {}
     }
 
-    /// Lets so much time pass that uploads nobody came back for go.
+    /// Advances the clock until abandoned uploads are removed.
     pub(crate) fn forget_uploads(&self) {
         let is_upload = |(_, key, _): &(_, onceflow_core::Key, _)| key.group.id() == b"values.uploads";
         if self.memory.state().all().iter().any(is_upload) {
@@ -124,7 +124,7 @@ impl Proof {
         }
     }
 
-    /// Lets so much time pass that what was put ahead of a batch that never came goes.
+    /// Advances the clock until values that were put ahead of a batch that never came are removed.
     async fn forget_ahead(&self) {
         let is_ahead = |(_, key, _): &(_, onceflow_core::Key, _)| {
             key.group.id() == b"values.edges" && key.name.as_bytes().starts_with(b"rahead")
@@ -136,8 +136,8 @@ impl Proof {
         }
     }
 
-    /// Nothing is at work: of every run there are only its row, when it goes, its outputs, its program, why its
-    /// steps ran, and its sealed record.
+    /// No step is at work: each run has only its head row, its removal schedule, its outputs, its program, its reasons,
+    /// and its sealed record.
     pub(crate) async fn only_what_remains(&self) {
         const MAY: [&str; 8] = [
             "runs",
@@ -167,12 +167,12 @@ impl Proof {
         assert!(report.is_clean() && report.lost.is_empty(), "{report}");
     }
 
-    /// The history of every run ends: nothing at all is left.
+    /// Ends the history of every run: no row is left.
     pub(crate) async fn nothing_remains(&self) {
         const HOUR_MS: u64 = 3_600_000;
         let engine = self.engine();
         self.world.advance(HISTORY_MS);
-        // The sweeper was away; it is forgiven by up to a day.
+        // The sweeper was away, and extends deadlines by up to a day for that.
         for _ in 0..30 {
             self.world.advance(HOUR_MS);
             self.calm().await;
@@ -182,8 +182,8 @@ impl Proof {
         }
         self.drive(engine.close()).await.unwrap();
         self.reclaim().await;
-        // Files are removed on threads of their own, for which time does not wait: the sweeper may have looked late again,
-        // and have forgiven again. Looked at in time, everything goes.
+        // Files are removed on threads of their own, for which the clock does not wait: the sweeper may have been late
+        // again, and have extended deadlines again. Driven in time, everything is removed.
         let values = self.values(self.memory.clone());
         while let Some(next) = self.drive(values.reclaim(usize::MAX)).await.unwrap().next_deadline {
             self.world.advance(next.ms_since(onceflow_store::World::clock(&*self.world)).max(1));
@@ -196,7 +196,7 @@ impl Proof {
         assert!(objects.is_empty(), "objects are left: {objects:?}");
     }
 
-    /// Runs, compares, and looks at what remains, now and later.
+    /// Runs, compares the outputs, and checks the remaining rows, now and after the history.
     pub(crate) async fn prove(&self, start: Start, expected: &str) {
         assert_eq!(self.run(start).await, expected);
         self.once();
@@ -212,10 +212,10 @@ impl Proof {
     }
 }
 
-/// How the name of an edge that is a root begins.
+/// The first byte of the name of an edge that is a root.
 const ROOT_EDGE: u8 = b'r';
 
-/// How often each step took effect, as an engine told it.
+/// The number of commits of each step, by the events of an engine.
 pub(crate) fn commits(events: &mut tokio::sync::mpsc::UnboundedReceiver<Event>) -> BTreeMap<String, usize> {
     let mut commits = BTreeMap::new();
     while let Ok(event) = events.try_recv() {
