@@ -1,5 +1,5 @@
-//! Commits drafts. A batch that is refused because the run's state has changed is decided again, without running user code again.
-//! A batch whose reply is lost is sent again, which is harmless.
+//! Commits drafts. A batch that is refused because the run's state has changed is decided again, without running user
+//! code again. A batch whose reply is lost is sent again, which is harmless.
 
 use crate::{
     Error,
@@ -114,8 +114,8 @@ impl Shared {
         }
     }
 
-    /// The step left its queue as our batch would have it leave. A step that is still ready, or was parked as unknown by another
-    /// worker, was taken from us.
+    /// The step left its queue as our batch would have it leave. A step that is still ready, or was parked as unknown
+    /// by another worker, was taken from us.
     async fn went(&self, run: &Run, taken: &Taken, parks: bool) -> Result<bool, Error> {
         // A worker that does not offer its task moves it to another queue: that is not leaving either.
         let mut keys = vec![run.plan.keys.parked(taken.step), taken.queue.key(&taken.name)];
@@ -124,8 +124,8 @@ impl Shared {
         Ok(found[1..].iter().all(Option::is_none) && (parks || found[0].is_none()))
     }
 
-    /// Commits a draft that holds in one state of the run only. [`StepCommit::DecideAgain`] if the state has changed, or the step is
-    /// not ours.
+    /// Commits a draft that holds in one state of the run only. [`StepCommit::DecideAgain`] if the state has changed,
+    /// or the step is not ours.
     pub(crate) async fn commit_once(
         &self,
         taken: &Taken,
@@ -158,8 +158,8 @@ impl Shared {
         Ok(StepCommit::new(asked, Committed { position: self.records.position(), fired: vec![], claimed }))
     }
 
-    /// Claims the step again if its claim is gone though the step is free and as it was claimed: no commit deleted the claim, but a
-    /// store that changed its owner forgot it. False if the step is not ours any more.
+    /// Claims the step again if its claim is gone though the step is free and as it was claimed: no commit deleted the
+    /// claim, but a store that changed its owner forgot it. False if the step is not ours any more.
     async fn claim_was_forgotten(&self, taken: &Taken) -> Result<bool, Error> {
         let Taken { queue, name, fence, ready_step, .. } = taken;
         self.claim_as(queue, name, *fence, (ready_step.generation, ready_step.failed)).await
@@ -171,8 +171,9 @@ impl Shared {
         Ok(found.as_deref() == Some(&taken.fence.to_bytes()[..]))
     }
 
-    /// Claims a step again under its old fence, if the claim is gone and no other worker has one: a store that changed its owner has
-    /// forgotten all claims, though the workers that made them live on. `taken` is its row when it was claimed.
+    /// Claims a step again under its old fence, if the claim is gone and no other worker has one: a store that changed
+    /// its owner has forgotten all claims, though the workers that made them live on. `taken` is its row when it was
+    /// claimed.
     pub(crate) async fn claim_again(
         &self,
         queue: &Group,
@@ -209,8 +210,8 @@ impl Shared {
         Ok(self.records.commit(batch).await?.is_applied())
     }
 
-    /// The step that a claim took whose reply was lost. The claim is renewed, so that the client side of the store knows it and
-    /// asserts it again if the store changes its owner.
+    /// The step that a claim took whose reply was lost. The claim is renewed, so that the client side of the store
+    /// knows it and asserts it again if the store changes its owner.
     pub(crate) async fn find_claim(&self, claim: &Claim) -> Result<Option<Claimed>, Error> {
         for queue in &claim.queues {
             let mut after = None;
@@ -278,7 +279,8 @@ impl Shared {
         Ok(batch)
     }
 
-    /// Sends a batch, and the very same again while its reply is lost. [`records::Error::Unknown`] if it may have happened.
+    /// Sends a batch, and the very same again while its reply is lost. [`records::Error::Unknown`] if it may have
+    /// happened.
     async fn send(&self, batch: Batch) -> Result<CommitResult, records::Error> {
         let mut lost = None;
         for _ in 0..REPLIES_LOST_MAX {

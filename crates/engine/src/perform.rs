@@ -102,8 +102,8 @@ impl Worker {
         }
     }
 
-    /// Restores the claim of a step that this worker has already, and that it was just granted again because the store had forgotten
-    /// the first claim.
+    /// Restores the claim of a step that this worker has already, and that it was just granted again because the store
+    /// had forgotten the first claim.
     pub(crate) async fn restore_claim(&self, job: &Job, before: Fence) -> Result<(), Error> {
         let Claimed { queue, name, .. } = &job.claimed;
         let (claim, now) = (queue.claims().key(name), onceflow_core::Row::new(job.fence.to_bytes()));
@@ -208,8 +208,8 @@ impl Work<'_> {
         }
     }
 
-    /// Parks a step whose inputs are damaged, and fails the run: a retry would not help. If the step is not ours any more, its rows
-    /// went with it, and nothing is wrong.
+    /// Parks a step whose inputs are damaged, and fails the run: a retry would not help. If the step is not ours any
+    /// more, its rows went with it, and nothing is wrong.
     async fn damaged(&self, slot: &Slot, error: Error) -> Result<Option<Job>, Error> {
         if !self.worker.shared.is_ours(&self.taken).await? {
             return Ok(None);

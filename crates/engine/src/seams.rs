@@ -1,5 +1,5 @@
-//! Decisions of this crate that a known mistake can replace, one function each. A normal build makes the plain decision that
-//! the function's first sentence states. A build with the feature `hazards` makes the mistake instead while its
+//! Decisions of this crate that a known mistake can replace, one function each. A normal build makes the plain decision
+//! that the function's first sentence states. A build with the feature `hazards` makes the mistake instead while its
 //! [switch](onceflow_core::hazard) is on, and the simulator must notice.
 
 use crate::task::Data;
@@ -12,8 +12,8 @@ use onceflow_core::{
 };
 use onceflow_store::{Records, records};
 
-/// The next steps become ready, and the step's own row goes, in the batch that commits the step: nothing is left to send
-/// after it.
+/// The next steps become ready, and the step's own row goes, in the batch that commits the step: nothing is left to
+/// send after it.
 pub(crate) fn split_from_commit(batch: &mut Batch, taken: &Taken) -> Vec<Op> {
     let mut later = Vec::new();
     if is_on("next-enqueued-apart") {

@@ -273,8 +273,8 @@ impl Shared {
         Ok(Some(frame))
     }
 
-    /// The address of an instance. Keys of steps are made from it, so a missing frame is an error and no reason to guess: another
-    /// worker has the step by then.
+    /// The address of an instance. Keys of steps are made from it, so a missing frame is an error and no reason to
+    /// guess: another worker has the step by then.
     pub(crate) async fn place(&self, run: &Run, id: FrameId, index: u32) -> Result<InstancePath, Error> {
         let outer = self.outer_place(run, id).await?;
         let frame = self.frame(run, id).await?.ok_or_else(|| gone(id))?;

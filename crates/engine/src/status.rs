@@ -36,7 +36,8 @@ pub enum RunStatus {
 }
 
 impl RunStatus {
-    /// The status stays until an operator or a caller acts. An interrupted run is not at rest: any worker may continue it.
+    /// The status stays until an operator or a caller acts. An interrupted run is not at rest: any worker may continue
+    /// it.
     pub fn is_at_rest(self) -> bool {
         use RunStatus::{Cancelled, Done, Failed, NotUndone, Undone, Waiting};
         matches!(self, Failed | Waiting | Done | Undone | Cancelled | NotUndone)

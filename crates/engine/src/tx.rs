@@ -1,5 +1,6 @@
-//! A flow's own rows and its outbox. The writes of a transactional body go into the commit of its step, so they happen exactly
-//! once. The commit requires that the rows the body has read are the same; if they are not, the body runs again.
+//! A flow's own rows and its outbox. The writes of a transactional body go into the commit of its step, so they happen
+//! exactly once. The commit requires that the rows the body has read are the same; if they are not, the body runs
+//! again.
 
 use crate::{Error, shared::Shared, shared::lock};
 use bytes::Bytes;

@@ -1,8 +1,8 @@
-//! Claims ready steps and performs them, as many at a time as its capacity allows. All its knowledge comes from the store, so
-//! killing it costs only time.
+//! Claims ready steps and performs them, as many at a time as its capacity allows. All its knowledge comes from the
+//! store, so killing it costs only time.
 //!
-//! One task, the dispatcher, claims a step when a slot is free and hands it to the slot. The slot performs it, and the batch
-//! that commits the step also claims the next, so a chain of steps stays in its slot, at one batch a step.
+//! One task, the dispatcher, claims a step when a slot is free and hands it to the slot. The slot performs it, and the
+//! batch that commits the step also claims the next, so a chain of steps stays in its slot, at one batch a step.
 
 mod alive;
 pub(crate) mod announce;
@@ -149,7 +149,7 @@ impl Worker {
 
     /// Hands ready steps to slots, while there are ready steps and free slots.
     async fn dispatch(self: Arc<Self>) {
-        // It counts as busy while it may be claiming a step.
+        // The dispatcher counts as busy while it may be claiming a step.
         self.busy.fetch_add(1, SeqCst);
         let _ended = Ended(self.clone());
         let _dropped = Dropped(&self);
@@ -271,7 +271,8 @@ impl Worker {
         if self.is_still_ours(job).await? { self.perform(job, slot).await } else { Ok(None) }
     }
 
-    /// Gives a step back that the engine could not perform, after a pause that grows with every failure, so that it is retried.
+    /// Gives a step back that the engine could not perform, after a pause that grows with every failure, so that it is
+    /// retried.
     async fn failed(&self, job: &Job, error: &Error, hold: Result<Hold, Fence>) {
         tracing::error!(%error, step = ?job.claimed.name, "failed to perform a step; giving it back");
         self.note(error);

@@ -1,5 +1,5 @@
-//! Turns data into payloads, and large data into values. Values are put by the batch they are for; values that are too many or
-//! too large for it are put ahead of it, and held until then.
+//! Turns data into payloads, and large data into values. Values are put by the batch they are for; values that are too
+//! many or too large for it are put ahead of it, and held until then.
 
 use super::{
     lists::{Page, Pages},

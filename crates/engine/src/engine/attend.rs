@@ -1,9 +1,9 @@
 //! Which worker attends a run: the one that plans and starts it, if only one process at a time takes its steps.
 //!
-//! A row under the run's key names the worker. It is written under the condition that it was absent, or that the worker it
-//! named is gone, so of two processes that come at once one gets it and the other learns who has it. The row does not
-//! guard the steps: claims do. It keeps two processes from planning one run for different inputs, and tells people who is
-//! at work. It goes with the registration of its worker.
+//! A row under the run's key names the worker. It is written under the condition that it was absent, or that the worker
+//! it named is gone, so of two processes that come at once one gets it and the other learns who has it. The row does
+//! not guard the steps: claims do. It keeps two processes from planning one run for different inputs, and tells people
+//! who is at work. It goes with the registration of its worker.
 
 use super::{Engine, workers::WorkerInfo};
 use crate::{Error, shared::Shared, worker::announce::Registration};
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Attended {
     /// The incarnation of the worker.
     pub(crate) by: u128,
-    /// It has planned and started the run, so the run's rows are those of this attempt.
+    /// The worker has planned and started the run, so the run's rows are those of this attempt.
     has_started: bool,
 }
 
@@ -34,8 +34,8 @@ pub struct Attendant {
 
 impl Engine {
     /// Makes this worker the one that attends the run it is limited to ([`About::run`](crate::About::run)); answers the
-    /// other one if the run has one that is not gone. Atomic; the same worker may ask again. It ends with [`Engine::close`],
-    /// or when this process ends.
+    /// other one if the run has one that is not gone. Atomic; the same worker may ask again. It ends with
+    /// [`Engine::close`], or when this process ends.
     ///
     /// # Errors
     /// If the store does not answer.

@@ -1,9 +1,9 @@
-//! The values a plan reuses are verified before it relies on them. A value whose object is missing or damaged counts as missing: the
-//! step that gave it runs again, and putting the same content again heals the value for all that refer to it.
+//! The values a plan reuses are verified before it relies on them. A value whose object is missing or damaged counts as
+//! missing: the step that gave it runs again, and putting the same content again heals the value for all that refer to
+//! it.
 //!
 //! ```text
-//! plan     every value that the plan reads is checked; without the broken ones it is planned again, until all are
-//! intact
+//! plan     every value that it reads is checked; without the broken ones it is planned again, until all are intact
 //! take     a step that finds its kept outputs broken drops them, and runs
 //! load     a step with broken inputs drops them and is parked: the next start plans anew, as above
 //! store    content that is stored again replaces a broken object of the same content

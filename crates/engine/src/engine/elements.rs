@@ -62,8 +62,8 @@ impl Handle {
         })
     }
 
-    /// The eaches of the run that have begun and have not ended; not those inside of others, or of loops. None if the run
-    /// has ended.
+    /// The eaches of the run that have begun and have not ended; not those inside of others, or of loops. None if the
+    /// run has ended.
     ///
     /// # Errors
     /// If the store does not answer.

@@ -81,7 +81,7 @@ impl Shared {
                 batch.delete(head);
             }
         }
-        // A refused batch is looked at again.
+        // After a refused batch the row is read again.
         if self.records.commit(batch).await?.is_applied() && !lives {
             self.was_removed(run);
         }

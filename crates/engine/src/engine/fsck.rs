@@ -2,15 +2,11 @@
 //!
 //! | row | if it is missing or damaged |
 //! |---|---|
-//! | head, state, header, program, frame, ready row, arrival, join, count of steps in flight, parked step | reported
-//! here |
-//! | head of an ended run | reported if it cannot be read; if it is missing, the run counts as forgotten, and a start
-//! runs it anew |
+//! | head, state, header, program, frame, ready row, arrival, join, count in flight, parked step | reported here |
+//! | head of an ended run | reported if it cannot be read; if missing, the run is forgotten, and a start runs it anew |
 //! | due | reported here: the remains of the run would never be removed |
-//! | kept outputs of a step (memo) | reported if it holds a value or cannot be read; a missing one that held nothing is
-//! computed again |
-//! | an output that arrived and is no stored value | not reported: the run finds that it is missing when it is settled
-//! |
+//! | memo (kept outputs) | reported if it holds a value or cannot be read; else a missing one is computed again |
+//! | an output that arrived and is no stored value | not reported: the run finds it missing when it is settled |
 //! | reasons, logs, workers, unserved tasks | only people read these; or the count of steps in flight reveals it |
 //! | claims and deadlines | the step is claimed again |
 

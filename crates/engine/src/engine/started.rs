@@ -29,7 +29,7 @@ pub struct StartedStep {
     pub held_until: Option<Timestamp>,
 }
 
-/// Such a step, with its row in its queue.
+/// A started step, with its row in its queue.
 struct Found {
     key: Key,
     step: StepId,

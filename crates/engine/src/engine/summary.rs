@@ -223,8 +223,8 @@ impl Shared {
         Ok(Some(summary))
     }
 
-    /// A worker that is limited to the run attends it; or this engine, or a living worker of any run, serves a class of its
-    /// tasks, or, while it is undone or removed, anything. `None` if the run is gone.
+    /// A worker that is limited to the run attends it; or this engine, or a living worker of any run, serves a class of
+    /// its tasks, or, while it is undone or removed, anything. `None` if the run is gone.
     async fn is_served(
         &self,
         (id, key): (RunId, &str),

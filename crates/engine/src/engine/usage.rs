@@ -86,7 +86,7 @@ pub struct RunUsage {
 /// The disk usage of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// By run, the largest first.
+    /// The usage of each run, the largest first.
     pub runs: Vec<RunUsage>,
     /// Values held by no run: those being stored at present, or other users' own.
     pub others: Weight,

@@ -56,7 +56,7 @@ pub struct WorkerInfo {
     pub tasks: Vec<(String, Option<String>)>,
     /// Tasks of it that took effect.
     pub done: u64,
-    /// The same by run, of the last few runs.
+    /// The number of its tasks that took effect by run, for the last few runs.
     pub done_of: BTreeMap<RunId, u64>,
     /// Steps that other workers took over because its heartbeats came too late.
     pub lost: u64,
@@ -186,7 +186,8 @@ impl Engine {
     }
 
     /// The registered workers whose process has ended without closing its engine, as far as that is seen from here
-    /// ([`Options::locks`](crate::Options::locks)). Their claims stand until they are [released](Engine::release) or end.
+    /// ([`Options::locks`](crate::Options::locks)). Their claims stand until they are [released](Engine::release) or
+    /// end.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -245,8 +246,8 @@ impl Handle {
         })
     }
 
-    /// Ready steps of the run that no registered worker can take. Where workers do not register, as in one process, that is
-    /// all of them.
+    /// Ready steps of the run that no registered worker can take. Where workers do not register, as in one process,
+    /// that is all of them.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -269,8 +270,8 @@ impl Handle {
         })
     }
 
-    /// Helps a cancelled or failed run to its end: steps in queues that no worker looks at are moved to the queue that all
-    /// workers look at. A run that goes on is not touched.
+    /// Helps a cancelled or failed run to its end: steps in queues that no worker looks at are moved to the queue that
+    /// all workers look at. A run that goes on is not touched.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -332,8 +333,8 @@ impl Shared {
         Ok(all.iter().filter_map(info).collect())
     }
 
-    /// The queues that steps of a program may stand in, but for the internal one; each with its class, and the tasks it is
-    /// for.
+    /// The queues that steps of a program may stand in, but for the internal one; each with its class, and the tasks it
+    /// is for.
     async fn queues_of(&self, program: &Program) -> Result<Vec<(Group, String, Vec<(String, String)>)>, Error> {
         let classes: BTreeSet<_> = program.tasks.iter().map(|task| task.class.clone()).collect();
         let unserved = self.unserved().await?;

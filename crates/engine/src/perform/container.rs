@@ -1,5 +1,5 @@
-//! Opens and closes frames: each, loop, choice, call. No user code runs here; the number of elements, the arm and whether a loop
-//! goes on are decided from the step's inputs, read after it was claimed.
+//! Opens and closes frames: each, loop, choice, call. No user code runs here; the number of elements, the arm and
+//! whether a loop goes on are decided from the step's inputs, read after it was claimed.
 
 use super::{Job, Work, failure};
 use crate::{Error, commit::StepCommit, data, events::EventKind, seams, worker::Slot};

@@ -55,7 +55,8 @@ impl Work<'_> {
         let (phase, end, follow) = next;
         let decide = |state: State| {
             let mut draft = run::change_phase(plan, state, &self.taken, phase);
-            // The parked step that decided this must still be parked: an operator may have reported its outcome meanwhile.
+            // The parked step that decided this must still be parked: an operator may have reported its outcome
+            // meanwhile.
             if let Some((step, row, _)) = parked.iter().find(|(_, _, parked)| decides(phase, &parked.why)) {
                 draft.batch.require_equals(plan.keys.parked(*step), row.clone());
             }
@@ -95,7 +96,8 @@ impl Work<'_> {
         Ok(run::outputs(plan, &self.taken.frame, &self.outputs_arrived().await?).is_none())
     }
 
-    /// The phase of a failed run, which can be retried until its history ends. A run that had failed already keeps its end.
+    /// The phase of a failed run, which can be retried until its history ends. A run that had failed already keeps its
+    /// end.
     async fn failed(&self, state: State) -> Result<Phase, Error> {
         if state.phase.is_failed() {
             return Ok(state.phase);
@@ -110,7 +112,8 @@ impl Work<'_> {
         Ok(self.commit_as_seen(slot, state, &[], None, decide).await?.next())
     }
 
-    /// Leaves a run that has steps in flight after all: the last of them settles it again. Requires that they still are.
+    /// Leaves a run that has steps in flight after all: the last of them settles it again. Requires that they still
+    /// are.
     async fn too_early(&self, slot: &Slot, state: State, live: Row) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let decide = |state: State| {
@@ -121,8 +124,8 @@ impl Work<'_> {
         Ok(self.commit_as_seen(slot, state, &[], None, decide).await?.next())
     }
 
-    /// Commits a decision that holds in one state only. If the state has changed the step is given back, and the run is settled
-    /// again.
+    /// Commits a decision that holds in one state only. If the state has changed the step is given back, and the run is
+    /// settled again.
     pub(super) async fn commit_as_seen<'a>(
         &'a self,
         slot: &Slot,
@@ -189,8 +192,8 @@ impl Work<'_> {
         self.fold(slot, state, Status::Done, outputs, Some(&frame), (arrived, &registrations)).await
     }
 
-    /// Deletes the registrations of compensations, which are not needed any more, but for the last few. Those go with the run, so that
-    /// a cancel that comes first still finds them.
+    /// Deletes the registrations of compensations, which are not needed any more, but for the last few. Those go with
+    /// the run, so that a cancel that comes first still finds them.
     async fn last_registrations(&self) -> Result<Vec<(Name, Row)>, Error> {
         // The operations that a fold can spare beside all inputs and outputs of a run.
         const OPS_MAX: usize = 150;
@@ -265,7 +268,8 @@ impl Work<'_> {
 
     /// The end of the history of a run that ends now.
     fn history_end(&self, now: onceflow_core::Timestamp) -> onceflow_core::Timestamp {
-        /// The shortest history: a caller that waits for the run, here or in another process, must be able to read its outputs.
+        /// The shortest history: a caller that waits for the run, here or in another process, must be able to read its
+        /// outputs.
         const HISTORY_MS_MIN: u64 = 2_000;
         now.plus_ms(self.run.header.history_ms.max(HISTORY_MS_MIN))
     }
@@ -290,7 +294,8 @@ impl crate::shared::Shared {
         page.rows.iter().map(read).collect()
     }
 
-    /// The parked steps that say most about a run: first failed and unknown ones, wherever they stand, then others; some of each.
+    /// The parked steps that say most about a run: first failed and unknown ones, wherever they stand, then others;
+    /// some of each.
     pub(crate) async fn parked_first(&self, run: &crate::shared::Run) -> Result<Vec<(StepId, Row, Parked)>, Error> {
         Ok(self.parked_first_of(&run.plan.keys).await?.0)
     }

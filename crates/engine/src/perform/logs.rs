@@ -1,6 +1,6 @@
-//! Logs of steps, kept with the run where several machines work on it: a row per step, with the end of its last attempt's output.
-//! The row is written while the step is ours, before it commits, so that no row outlives a run that is gone; it is removed
-//! with the run's history.
+//! Logs of steps, kept with the run where several machines work on it: a row per step, with the end of its last
+//! attempt's output. The row is written while the step is ours, before it commits, so that no row outlives a run that
+//! is gone; it is removed with the run's history.
 
 use super::Work;
 use crate::{Error, Handle};

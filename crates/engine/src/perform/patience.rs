@@ -1,5 +1,5 @@
-//! Retries operations that the store fails: with growing pauses, an event for each, and not for ever. The outputs of a body are
-//! kept meanwhile, and never computed again because they could not be stored.
+//! Retries operations that the store fails: with growing pauses, an event for each, and not for ever. The outputs of a
+//! body are kept meanwhile, and never computed again because they could not be stored.
 
 use super::Work;
 use crate::{Error, events::EventKind, worker::Worker};
@@ -124,8 +124,8 @@ impl Work<'_> {
         error
     }
 
-    /// Handles a step that could not be performed through no fault of its own. It is given back, to be retried after a pause; after
-    /// enough tries it is parked, and the run fails.
+    /// Handles a step that could not be performed through no fault of its own. It is given back, to be retried after a
+    /// pause; after enough tries it is parked, and the run fails.
     pub(super) async fn troubled(&self, slot: &crate::worker::Slot, error: Error) -> Result<Option<super::Job>, Error> {
         if self.worker.troubles.of(&self.taken.name) + 1 < TRIES_MAX || error.is_of_rows() {
             return Err(self.count_trouble(error).await);

@@ -1,4 +1,5 @@
-//! Runs user code: again after a crash if its effect allows it, never twice if it is at-most-once, and always under the same key.
+//! Runs user code: again after a crash if its effect allows it, never twice if it is at-most-once, and always under the
+//! same key.
 
 mod body;
 mod changed;
@@ -67,8 +68,8 @@ impl Work<'_> {
         }
         loop {
             let attempt = ready_step.failed + 1;
-            // The rows it was decided on must be durable. It waits for that before it takes a place to run, so that it keeps no other step from
-            // running.
+            // The rows it was decided on must be durable. It waits for that before it takes a place to run, so that it
+            // keeps no other step from running.
             self.until_durable(&spec, self.position, true).await?;
             // Resources come next: an at-most-once step is not marked as started while it waits for them.
             let reserved = match self.reserve(&spec).await? {
@@ -201,8 +202,8 @@ impl Work<'_> {
         plan.program.tasks[task as usize].clone()
     }
 
-    /// Stores and commits the outputs that the body gave. [`StepCommit::DecideAgain`] if rows that a transactional body has read
-    /// changed before it could commit.
+    /// Stores and commits the outputs that the body gave. [`StepCommit::DecideAgain`] if rows that a transactional body
+    /// has read changed before it could commit.
     async fn commit_outputs(
         &self,
         slot: &Slot,
@@ -286,8 +287,8 @@ impl Work<'_> {
         self.commit(slot, changes, Some(what), commit).await
     }
 
-    /// Fails the step for good: delivers the failure if something around the step handles it, else parks the step until the run is
-    /// retried.
+    /// Fails the step for good: delivers the failure if something around the step handles it, else parks the step until
+    /// the run is retried.
     pub(super) async fn fail(&self, slot: &Slot, attempt: u32, causes: Vec<String>) -> Result<Option<Job>, Error> {
         self.fail_as(slot, attempt, causes, false).await
     }

@@ -1,6 +1,6 @@
-//! Runs compensations, one after the other, the last first. Each is retried as its task says, and takes effect once: the batch
-//! that ends it deletes its registration and makes the next one ready. A compensation that fails for good keeps its registration,
-//! and the run waits for an operator (`engine/not_undone.rs`).
+//! Runs compensations, one after the other, the last first. Each is retried as its task says, and takes effect once:
+//! the batch that ends it deletes its registration and makes the next one ready. A compensation that fails for good
+//! keeps its registration, and the run waits for an operator (`engine/not_undone.rs`).
 
 use super::{
     Job, Work,
@@ -36,8 +36,8 @@ impl Work<'_> {
         self.note_failures(&super::ending::failures(&self.parked().await?)).await?;
         let number = self.taken.step.index;
         let row = self.worker.shared.row(self.run.plan.keys.undo(number)).await?;
-        // Only this step changes registrations while the run is being undone. They are read before the body runs, so that only the commit
-        // comes after it.
+        // Only this step changes registrations while the run is being undone. They are read before the body runs, so
+        // that only the commit comes after it.
         let are_others = number == 0 && self.registrations().await?.iter().any(|(at, _)| *at != number);
         let Some(row) = row else { return self.undone(slot, number, None, are_others).await };
         let mut undo: Undo = rows::read(&row).ok_or_else(|| Error::damaged("a registration"))?;
@@ -163,8 +163,8 @@ impl Work<'_> {
         At { run: plan.keys.run, inputs, place, program, path, task: undo.task, resources }
     }
 
-    /// Ends the try of a compensation and makes the one before it ready. After the last, a run that was undone completely is removed;
-    /// else it keeps the registrations of the failed ones, and waits.
+    /// Ends the try of a compensation and makes the one before it ready. After the last, a run that was undone
+    /// completely is removed; else it keeps the registrations of the failed ones, and waits.
     async fn undone(
         &self,
         slot: &Slot,

@@ -1,6 +1,6 @@
-//! Heartbeats: the worker renews the deadlines of its claims until their steps commit, and frees steps of workers whose deadlines
-//! have passed. They are sent from the service thread of the [world](onceflow_store::World::service), so that a body that
-//! blocks its thread does not stop them. A worker never frees a step that it has itself.
+//! Heartbeats: the worker renews the deadlines of its claims until their steps commit, and frees steps of workers whose
+//! deadlines have passed. They are sent from the service thread of the [world](onceflow_store::World::service), so that
+//! a body that blocks its thread does not stop them. A worker never frees a step that it has itself.
 
 use super::Worker;
 use crate::{Error, perform::Job, seams, shared::lock};
@@ -226,8 +226,8 @@ impl Worker {
         }
     }
 
-    /// Starts the heartbeats of a claimed step. Fails with the other claim if this worker has the step already: the store had
-    /// forgotten that claim.
+    /// Starts the heartbeats of a claimed step. Fails with the other claim if this worker has the step already: the
+    /// store had forgotten that claim.
     pub(super) fn hold(self: &Arc<Self>, job: &Job) -> Result<Hold, Fence> {
         let (Claimed { queue, name, row, .. }, fence) = (&job.claimed, job.fence);
         match lock(&self.alive.names).entry(name.clone()) {
@@ -238,8 +238,8 @@ impl Worker {
         Ok(Hold { worker: self.clone(), fence })
     }
 
-    /// A step that was just claimed is still ours. It is renewed if so much time has passed that the claim may have expired: the
-    /// reply was late, or user code blocked this thread.
+    /// A step that was just claimed is still ours. It is renewed if so much time has passed that the claim may have
+    /// expired: the reply was late, or user code blocked this thread.
     pub(super) async fn is_still_ours(&self, job: &Job) -> Result<bool, Error> {
         let waited_ms = self.shared.world.clock().ms_since(job.asked);
         if waited_ms < self.shared.options.lease_ms / 3 {

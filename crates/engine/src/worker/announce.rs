@@ -1,12 +1,12 @@
 //! The registration of a worker: one small row that says who it is, what it takes and when it sent its last heartbeat.
-//! It is written when something in it changes and a few times per lease, and deleted when the worker leaves.
+//! The row is written when something in it changes and a few times per lease, and deleted when the worker leaves.
 //!
-//! A registration stands for one lease after its last heartbeat, as long as the worker's claims. After that others delete
-//! it; a worker that was only slow registers again. Where processes share a directory of lock files
+//! A registration stands for one lease after its last heartbeat, as long as the worker's claims. After that others
+//! delete it; a worker that was only slow registers again. Where processes share a directory of lock files
 //! ([`Options::locks`](crate::Options::locks)), the lock decides instead, and a killed worker is noticed at once.
 //!
-//! No step is started or refused because of a registration; it decides where steps wait whose task no worker offers, and
-//! who [attends](crate::engine::attend) a run.
+//! No step is started or refused because of a registration; it decides where steps wait whose task no worker offers,
+//! and who [attends](crate::engine::attend) a run.
 
 use super::Worker;
 use crate::{

@@ -149,8 +149,8 @@ impl Capacity {
         }
     }
 
-    /// The queues that a step for this slot may be claimed from: internal steps first. Reserves places in limited classes until
-    /// [`Capacity::assign`], the next call of this, or the end of the slot.
+    /// The queues that a step for this slot may be claimed from: internal steps first. Reserves places in limited
+    /// classes until [`Capacity::assign`], the next call of this, or the end of the slot.
     pub(crate) fn queues(&self, slot: &Slot) -> Vec<Group> {
         let (others, unserved) = (lock(&self.others).clone(), lock(&self.unserved).clone());
         let mut queues = Vec::with_capacity(1 + others.len() + self.limited.len() + unserved.len());
@@ -215,8 +215,8 @@ impl Capacity {
         self.changed.notify_waiters();
     }
 
-    /// Gives the slot's places to other steps while its own only waits. When the guard is dropped the step has its places back at
-    /// once; if that exceeds a limit, no step is claimed until the number is below it again.
+    /// Gives the slot's places to other steps while its own only waits. When the guard is dropped the step has its
+    /// places back at once; if that exceeds a limit, no step is claimed until the number is below it again.
     pub(crate) fn rest<'a>(&'a self, slot: &'a Slot) -> Resting<'a> {
         // A limit below that of all classes is a promise about how many run: its place is kept.
         let is_narrow = |class: &Group| {
@@ -236,7 +236,8 @@ impl Capacity {
         self.running_max < usize::MAX
     }
 
-    /// Ends when fewer steps wait to run than may run at a time. Until then a step may wait for a sync that serves many.
+    /// Ends when fewer steps wait to run than may run at a time. Until then a step may wait for a sync that serves
+    /// many.
     pub(crate) async fn until_missed(&self) {
         loop {
             let few = self.few_ready.notified();

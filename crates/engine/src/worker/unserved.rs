@@ -1,8 +1,8 @@
-//! Steps whose task a worker does not offer. The worker that claims one moves it into a queue of that task, where only workers
-//! that offer the task look; so a step is claimed in vain at most once.
+//! Steps whose task a worker does not offer. The worker that claims one moves it into a queue of that task, where only
+//! workers that offer the task look; so a step is claimed in vain at most once.
 //!
-//! A row of [`keys::unserved`] announces such a queue. The batch that moves a step there writes it, with the worker's claim in it,
-//! so that it is deleted only by a worker that saw the queue empty after the last step came.
+//! A row of [`keys::unserved`] announces such a queue. The batch that moves a step there writes it, with the worker's
+//! claim in it, so that it is deleted only by a worker that saw the queue empty after the last step came.
 
 use super::Worker;
 use crate::{
@@ -83,7 +83,8 @@ impl Shared {
         Ok(self.unserved().await?.iter().map(|(name, ..)| keys::unserved_queue(name)).collect())
     }
 
-    /// Moves unclaimed steps of a stopped run to the internal queue, so that any worker can park them. Answers how many.
+    /// Moves unclaimed steps of a stopped run to the internal queue, so that any worker can park them. Answers how
+    /// many.
     pub(crate) async fn free_for_all(
         &self,
         queue: &Group,

@@ -147,8 +147,8 @@ impl Work<'_> {
         let is_told = wants_log || wants_used || timeout_ms.is_some();
         let aside = is_told.then(|| Arc::new(Aside { wants_log, ..Aside::default() }));
         step.aside.clone_from(&aside);
-        // An at-most-once body is not given up: its late result may still be committed. The watch begins before the first line of user
-        // code, which may block for as long as it likes.
+        // An at-most-once body is not given up: its late result may still be committed. The watch begins before the
+        // first line of user code, which may block for as long as it likes.
         let only_once = self.run.plan.program.tasks[task as usize].effect == Effect::AtMostOnce;
         let heartbeat = self.heartbeat(!only_once);
         let started = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
@@ -190,8 +190,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Waits for a body, up to its time limit and while the step is ours. A thread cannot be stopped and is waited for however long it
-    /// takes: neither another attempt nor a compensation may run beside it.
+    /// Waits for a body, up to its time limit and while the step is ours. A thread cannot be stopped and is waited for
+    /// however long it takes: neither another attempt nor a compensation may run beside it.
     async fn watched(
         &self,
         (mut body, thread): (BoxFuture<'_, Given>, Started),

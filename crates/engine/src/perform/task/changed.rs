@@ -1,6 +1,6 @@
-//! Input files that changed since the run was planned. They are the user's, who may change them at any time, so they are compared
-//! when a body is given them and again when it is done. If one changed in between, the body may have read either version: its
-//! outputs are dropped, and the run waits to be planned with the new content.
+//! Input files that changed since the run was planned. They are the user's, who may change them at any time, so they
+//! are compared when a body is given them and again when it is done. If one changed in between, the body may have read
+//! either version: its outputs are dropped, and the run waits to be planned with the new content.
 
 use super::{super::Work, Interrupted, shortened};
 use crate::{Error, data::Scratch, error::SOURCE_CHANGED, events::EventKind, perform::Job, task::Data, worker::Slot};
@@ -27,7 +27,8 @@ impl Work<'_> {
         }
     }
 
-    /// Parks the step because an input file changed. The failure is not delivered to a handler: the run itself is out of date.
+    /// Parks the step because an input file changed. The failure is not delivered to a handler: the run itself is out
+    /// of date.
     pub(super) async fn park_changed(
         &self,
         slot: &Slot,

@@ -1,5 +1,5 @@
-//! Records what must be durable before a body may run: the start of an at-most-once body, the registration of its compensation,
-//! and, if it touches the world, every row it was decided on.
+//! Records what must be durable before a body may run: the start of an at-most-once body, the registration of its
+//! compensation, and, if it touches the world, every row it was decided on.
 
 use super::super::Work;
 use crate::{Error, commit::StepCommit, data::Scratch, seams, shared::lock};
@@ -12,8 +12,8 @@ use onceflow_core::{
 };
 use onceflow_store::{Position, records::Scan};
 
-/// Permission to run a body. Its input files stay until this is dropped, which must not be before its outputs are stored: it may
-/// give files that it was given.
+/// Permission to run a body. Its input files stay until this is dropped, which must not be before its outputs are
+/// stored: it may give files that it was given.
 pub(super) struct Began {
     pub(super) scratch: Scratch,
 }
@@ -42,8 +42,9 @@ impl Work<'_> {
         Ok(Some(Began { scratch }))
     }
 
-    /// Waits until the rows that a task that touches the world was decided on are durable. However long that takes, the step stays
-    /// ours. While enough other steps are ready to run it waits longer, so that one sync serves more of them.
+    /// Waits until the rows that a task that touches the world was decided on are durable. However long that takes, the
+    /// step stays ours. While enough other steps are ready to run it waits longer, so that one sync serves more of
+    /// them.
     pub(super) async fn until_durable(&self, spec: &TaskSpec, position: Position, no_hurry: bool) -> Result<(), Error> {
         if !seams::waits_until_durable(spec) {
             return Ok(());
@@ -93,9 +94,9 @@ impl Work<'_> {
         }
     }
 
-    /// The number after the last registration: dependent steps register after those they depend on, so undoing by falling numbers undoes
-    /// them first. `None` if an earlier attempt at this step has registered. One read answers both: a worker that had the step
-    /// between then and our commit, and registered, took this number or a later one.
+    /// The number after the last registration: dependent steps register after those they depend on, so undoing by
+    /// falling numbers undoes them first. `None` if an earlier attempt at this step has registered. One read answers
+    /// both: a worker that had the step between then and our commit, and registered, took this number or a later one.
     async fn free_number(&self) -> Result<Option<u32>, Error> {
         let registered = self.registrations().await?;
         let is_registered = registered.iter().any(|(_, undo)| undo.step == self.taken.step);

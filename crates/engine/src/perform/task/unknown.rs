@@ -1,5 +1,5 @@
-//! An at-most-once step that was started, and whose outcome is unknown. Its own check may find out, the worker that started it may
-//! still commit its result; else the run waits for an operator (`onceflow resolve`).
+//! An at-most-once step that was started, and whose outcome is unknown. Its own check may find out, the worker that
+//! started it may still commit its result; else the run waits for an operator (`onceflow resolve`).
 
 use super::super::{Job, Work};
 use crate::{
@@ -61,8 +61,8 @@ impl Work<'_> {
         self.commit(slot, &[], Some(EventKind::DidMarkUnknown { address }), park).await.map(StepCommit::next)
     }
 
-    /// Parks a step that waits for an answer from outside. If it has done nothing yet it may start again, and is not marked as
-    /// started.
+    /// Parks a step that waits for an answer from outside. If it has done nothing yet it may start again, and is not
+    /// marked as started.
     pub(super) async fn wait_for_somebody(&self, slot: &Slot, not_done: bool) -> Result<Option<Job>, Error> {
         let address = self.address().await?;
         let why = Why::Unknown { started: self.taken.fence, address: address.as_str().into() };
@@ -73,9 +73,10 @@ impl Work<'_> {
         self.commit(slot, &[], Some(EventKind::WillWait { address }), park).await.map(StepCommit::next)
     }
 
-    /// Commits the result of an at-most-once body whose claim was lost meanwhile: it is the truth until somebody decides about
-    /// the step. Until the step is parked its ready row bears the mark of this worker, and the result goes into one batch
-    /// with it, whoever has claimed the step since; after that the parked row takes the result.
+    /// Commits the result of an at-most-once body whose claim was lost meanwhile: the result is valid until an operator
+    /// reports another outcome. Until the step is parked its ready row bears the mark of this worker, and the result
+    /// goes into one batch with it, whichever worker has claimed the step since; after that the parked row takes the
+    /// result.
     pub(super) async fn commit_late(
         &self,
         outcomes: &[Outcome],
@@ -105,7 +106,8 @@ impl Work<'_> {
         self.resolve_parked(outcomes, changes).await
     }
 
-    /// The step where it stands now, with its claim and its ready row, if that row says that this worker started the body.
+    /// The step where it stands now, with its claim and its ready row, if that row says that this worker started the
+    /// body.
     async fn marked_as_started(&self) -> Result<Option<(Taken, Option<Row>, Row)>, Error> {
         let shared = &self.worker.shared;
         let mut keys = vec![self.taken.queue.key(&self.taken.name)];
@@ -122,7 +124,7 @@ impl Work<'_> {
         Ok(None)
     }
 
-    /// The step is parked because its outcome is not known: the result of its body decides it, unless somebody has.
+    /// Resolves a step that is parked as unknown with the result of its body, unless an outcome was reported before.
     async fn resolve_parked(&self, outcomes: &[Outcome], changes: &[ValueChange]) -> Result<(), Error> {
         let shared = &self.worker.shared;
         let key = self.run.plan.keys.parked(self.taken.step);
