@@ -183,9 +183,9 @@ impl Step {
         self.aside.as_ref().is_some_and(|aside| aside.wants_log)
     }
 
-    /// Sets the log of the attempt: the text that the body wrote for people, or the end of it. The log is committed
-    /// with the step's outcome and kept as long as the run's history: see [`Handle::logs`](crate::Handle::logs). The
-    /// last call counts.
+    /// Sets the log of the attempt: the text that the body wrote for people, or the end of it. The log is written just
+    /// before the step's outcome is committed, and kept as long as the run's history: see
+    /// [`Handle::logs`](crate::Handle::logs). The last call counts.
     pub fn set_log(&self, text: Vec<u8>) {
         if let Some(aside) = &self.aside {
             *lock(&aside.wrote) = Some(text);

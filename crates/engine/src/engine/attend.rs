@@ -1,9 +1,9 @@
-//! Which worker attends a run: the one that plans and starts it, if only one process at a time takes its steps.
+//! The attendant of a run: the worker that plans and starts it, if only one process at a time takes its steps.
 //!
-//! A row under the run's key names the worker. It is written under the condition that it was absent, or that the worker
-//! it named is gone, so of two processes that come at once one gets it and the other learns who has it. The row does
-//! not guard the steps: claims do. It keeps two processes from planning one run for different inputs, and tells people
-//! who is at work. It goes with the registration of its worker.
+//! A row under the run's key names the worker. The row is written on the condition that it was absent, or that the
+//! worker it named is gone, so of two concurrent processes one becomes the attendant and the other learns which worker
+//! is. The row does not guard the steps: claims do. It keeps two processes from planning one run for different inputs,
+//! and shows people which worker serves the run. It is deleted with the registration of its worker.
 
 use super::{Engine, workers::WorkerInfo};
 use crate::{Error, shared::Shared, worker::announce::Registration};
@@ -33,9 +33,9 @@ pub struct Attendant {
 }
 
 impl Engine {
-    /// Makes this worker the one that attends the run it is limited to ([`About::run`](crate::About::run)); answers the
-    /// other one if the run has one that is not gone. Atomic; the same worker may ask again. It ends with
-    /// [`Engine::close`], or when this process ends.
+    /// Makes this worker the attendant of the run it is limited to ([`About::run`](crate::About::run)); returns the
+    /// present attendant if that is another worker which is not gone. Atomic; the same worker may call this again.
+    /// Attendance ends with [`Engine::close`], or when this process ends.
     ///
     /// # Errors
     /// If the store does not answer.

@@ -108,7 +108,7 @@ impl Work<'_> {
                         // Rows that it has read changed meanwhile: nothing was done, and the body runs again.
                         Ok(StepCommit::DecideAgain) => continue,
                         Ok(committed) => return Ok(committed.next()),
-                        // The task gave a file that is not there: its mistake, not the store's.
+                        // The task returned a file that does not exist: its error, not the store's.
                         Err(Error::Values(values::Error::Blobs(blobs::Error::Content { why, .. }))) => {
                             return self.fail(slot, attempt, unreadable_output(&why)).await;
                         }
