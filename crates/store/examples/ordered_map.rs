@@ -2,7 +2,7 @@
 //!
 //! Every node is a value. To insert or to delete is to put the handful of nodes from the top down to the place, each
 //! referring to the old nodes it did not change, and to move the root. A snapshot is another root at the same node.
-//! What no root reaches any more, `reclaim` takes.
+//! Values that no root reaches any more are deleted by `reclaim`.
 //!
 //! ```sh
 //! cargo run -p onceflow-store --example ordered_map [DIRECTORY | redis://HOST:PORT]

@@ -34,7 +34,7 @@ impl Alive {
         loop {
             fs::create_dir_all(directory)?;
             let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&new)?;
-            // Whoever sweeps has it for a moment, and may have removed it: then it has to be made again.
+            // A sweeper holds the lock for a moment, and may have removed the file: then it has to be made again.
             file.lock()?;
             match fs::rename(&new, &path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}

@@ -11,11 +11,11 @@
 //! | idempotent? | all of it: the same content under the same name answers what the first try did, other content [`Error::Exists`]; a file that was adopted answers again; deleting what is gone is fine |
 //! | when a reply is lost? | [`Error::Unknown`]: try again under the same name, it reads back and compares |
 //! | in memory? | never more than a few chunks, or one part of an upload; no chunk read is larger than [`CHUNK_BYTES_MAX`](onceflow_core::limits::CHUNK_BYTES_MAX) |
-//! | what does a crash leave? | nothing under the name, and what lies unfinished is told by `list` and goes with `delete` |
+//! | what does a crash leave? | nothing under the name; `list` reports an unfinished object, `delete` removes it |
 //!
 //! A name is made from a fence, so it is never reused, and only one writer ever uses it
-//! (`docs/decisions/0003-objects-are-named-by-fence.md`). What an object *is*, is decided by the record that names
-//! it; an object without one, whose maker is no longer at work, is an orphan that [`Blobs::list`] finds.
+//! (`docs/decisions/0003-objects-are-named-by-fence.md`). The record that names an object decides what it is; an object
+//! without a record, whose writer is no longer at work, is an orphan that [`Blobs::list`] finds.
 //!
 //! | implementation | where | what it costs |
 //! |---|---|---|
@@ -54,39 +54,39 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What is to be stored, piece by piece. An error stops the call it was given to, and nothing is stored.
+/// The bytes to be stored, piece by piece. An error in the stream fails the call, and nothing is stored.
 pub type Content = BoxStream<'static, io::Result<Bytes>>;
 
-/// What is read, piece by piece, in order. After an error there is nothing more.
+/// The bytes of an object, piece by piece, in order. After an error there is nothing more.
 pub type Chunks = BoxStream<'static, Result<Bytes, Error>>;
 
 /// The length and digest of an object's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ContentInfo {
-    /// Bytes.
+    /// The number of bytes.
     pub len: u64,
     /// The digest of all bytes.
     pub digest: Digest,
 }
 
-/// Whether an object can be read.
+/// The state of an object: readable or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It is there, with so many bytes.
+    /// The object is stored, with so many bytes.
     Whole {
-        /// How many.
+        /// The number of bytes.
         len: u64,
     },
-    /// Somebody is writing it, or stopped doing so. Nothing can be read.
+    /// A writer is writing the object, or stopped doing so. Nothing can be read.
     Unfinished,
 }
 
 /// One object of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Its name, which tells who made it.
+    /// Its name, which tells the incarnation of its writer.
     pub name: ObjectName,
-    /// Whether it can be read.
+    /// Its state.
     pub state: State,
 }
 
@@ -95,7 +95,7 @@ pub struct Listed {
 pub struct Page {
     /// The objects.
     pub objects: Vec<Listed>,
-    /// Whether there may be more after the last one.
+    /// There may be more objects after the last one.
     pub more: bool,
 }
 
@@ -104,67 +104,68 @@ pub struct Page {
 /// Dropping the future of `create` or `adopt` before the content has been read to its end stores nothing; after
 /// that it is open whether the object is stored. Everything may be repeated.
 pub trait Blobs: Send + Sync + 'static {
-    /// Stores what the stream gives, under a name that is new.
+    /// Stores the bytes of the stream, under a name that is new.
     ///
     /// # Errors
-    /// [`Error::Exists`] when the name holds other content; it stays as it was.
+    /// [`Error::Exists`] when the name holds other content; that stays as it was.
     fn create(&self, name: ObjectName, content: Content) -> BoxFuture<'_, Result<ContentInfo, Error>>;
 
-    /// Takes a file into the store: after this it is an object, and no longer at `path`. Where the store is a
-    /// directory of the same file system nothing is copied. Until it is stored, the file stays where it was.
+    /// Moves a file into the store: after this it is an object, and no longer at `path`. Where the store is a directory
+    /// of the same file system nothing is copied. Until the object is stored, the file stays where it was.
     ///
-    /// Nobody may write to the file from here on, also not through a handle opened before: what is stored would
+    /// No process may write to the file from here on, also not through a handle opened before: the stored object would
     /// change with it.
     ///
     /// # Errors
     /// [`Error::Content`] when there is no such regular file; symbolic links are not followed.
     fn adopt<'a>(&'a self, name: ObjectName, path: &'a Path) -> BoxFuture<'a, Result<ContentInfo, Error>>;
 
-    /// Reads an object, or a range of its bytes. What has begun to be read may fail when the object is deleted
-    /// meanwhile, but never ends early without an error.
+    /// Reads an object, or a range of its bytes. A read under way may fail when the object is deleted meanwhile, but
+    /// never ends early without an error.
     ///
     /// # Errors
     /// [`Error::Missing`], and [`Error::Range`] for bytes the object does not have.
     fn read(&self, name: ObjectName, range: Option<Range<u64>>) -> BoxFuture<'_, Result<Chunks, Error>>;
 
-    /// How many bytes an object has.
+    /// Returns the length of an object in bytes.
     ///
     /// # Errors
     /// [`Error::Missing`].
     fn size(&self, name: ObjectName) -> BoxFuture<'_, Result<u64, Error>>;
 
-    /// Deletes an object and whatever lies unfinished under its name. A writer still at work under it then stores
-    /// nothing, if its content was not complete yet.
+    /// Deletes an object and everything unfinished under its name. A writer still at work under it then stores nothing,
+    /// if its content was not complete yet.
     fn delete(&self, name: ObjectName) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// This process writes objects as `writer`, the incarnation their names are made of, from now on until it ends. Repeating it
-    /// does nothing. Only what was enlisted can be known not to have ended.
+    /// Registers this process as `writer`, the incarnation in the names of its objects, from now on until it ends.
+    /// Repeating it does nothing. Only a registered writer can be known to be alive.
     fn enlist(&self, writer: u128) -> BoxFuture<'_, Result<(), Error>> {
         let _ = writer;
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Whether it can be known that a writer has ended.
+    /// The store can detect that a writer has ended.
     fn knows_writers(&self) -> bool {
         false
     }
 
-    /// Whether a writer is known to have ended, so that nothing it began will be completed. `false` where that cannot be known.
+    /// The writer is known to have ended, so that nothing it began will be completed. `false` where that cannot be
+    /// detected.
     fn has_ended(&self, writer: u128) -> BoxFuture<'_, Result<bool, Error>> {
         let _ = writer;
         Box::pin(std::future::ready(Ok(false)))
     }
 
-    /// Where the file of an object is, for stores that are directories of this machine. It is read-only, and whoever
-    /// holds the value that names the object may read it there; nobody may change it.
+    /// Returns the path of an object's file, for stores that are directories of this machine. The file is read-only,
+    /// and any holder of the value that names the object may read it there; no process may change it.
     fn local(&self, name: ObjectName) -> Option<PathBuf> {
         let _ = name;
         None
     }
 
-    /// Sees to it, at little cost, that an object is what its record says: it is there, with so many bytes; and, where
-    /// objects are files of this machine, with this digest, for which a file is read once and again only when it looks
-    /// different ([`verified`]). Elsewhere the digest is seen to by who reads the object
+    /// Verifies, at little cost, that an object is what its record says: it exists, with so many bytes; and, where
+    /// objects are files of this machine, with this digest, for which a file is read once and again only when its
+    /// `stat` differs ([`verified`]). Elsewhere the reader of the object verifies the digest
     /// ([`content::read_checked`]).
     ///
     /// # Errors
@@ -183,7 +184,7 @@ pub trait Blobs: Send + Sync + 'static {
     fn list(&self, after: Option<ObjectName>, limit: usize) -> BoxFuture<'_, Result<Page, Error>>;
 }
 
-/// The range asked for, or everything, if the object has it; otherwise what was asked for.
+/// The range asked for, or everything, if the object has it; otherwise the range as the error.
 fn within(range: Option<Range<u64>>, len: u64) -> Result<Range<u64>, Range<u64>> {
     let range = range.unwrap_or(0..len);
     if range.start <= range.end && range.end <= len { Ok(range) } else { Err(range) }

@@ -1,4 +1,4 @@
-//! What the standard library leaves to be said about files: durable directories, removing what may be gone, full disks.
+//! File operations that the standard library lacks: durable directories, removing files that may be gone, full disks.
 
 use std::{
     fs, io,
@@ -35,7 +35,7 @@ pub(crate) fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether an error says that there is no room, and nothing worse.
+/// The error says that there is no room, and nothing worse.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
 }

@@ -28,14 +28,14 @@ pub struct Position(pub u64);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[must_use = "a refused batch changed nothing"]
 pub enum CommitResult {
-    /// It happened.
+    /// The batch was applied.
     Applied(Committed),
     /// A require did not hold; nothing changed.
     Refused(Refused),
 }
 
 impl CommitResult {
-    /// What it was decided on: await its durability before telling anyone.
+    /// The position the result was decided at: await its durability before telling anyone.
     pub fn position(&self) -> Position {
         match self {
             CommitResult::Applied(committed) => committed.position,
@@ -43,12 +43,12 @@ impl CommitResult {
         }
     }
 
-    /// The batch happened.
+    /// The batch was applied.
     pub fn is_applied(&self) -> bool {
         matches!(self, CommitResult::Applied(_))
     }
 
-    /// The batch that happened; `None` if it was refused.
+    /// The applied batch; `None` if it was refused.
     pub fn applied(self) -> Option<Committed> {
         match self {
             CommitResult::Applied(committed) => Some(committed),
@@ -57,25 +57,25 @@ impl CommitResult {
     }
 }
 
-/// A batch that happened.
+/// A batch that was applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Committed {
     /// Where it stands among the batches of the store.
     pub position: Position,
     /// The rows whose triggers fired, in the order they did.
     pub fired: Vec<Key>,
-    /// What its claim took.
+    /// The row that its claim took.
     pub claimed: Option<Claimed>,
 }
 
-/// A batch that did not happen.
+/// A batch that was not applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
     /// The state it was refused on.
     pub position: Position,
     /// The first require that did not hold, counted from 0.
     pub which: usize,
-    /// What its row held.
+    /// The content of that require's row.
     pub found: Option<Row>,
 }
 
@@ -84,7 +84,7 @@ pub struct Refused {
 pub struct Page {
     /// The rows.
     pub rows: Vec<(Name, Row)>,
-    /// Whether there are more after the last one.
+    /// There are more after the last one.
     pub more: bool,
 }
 
@@ -151,18 +151,18 @@ pub struct SweepRequest {
     pub debt: Name,
 }
 
-/// What a store that was asked to sweep did.
+/// The work done by a store that was asked to sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SweepReport {
-    /// Values that are gone.
+    /// Values that were deleted.
     pub swept: u64,
     /// References of swept values that no longer count.
     pub paid: u64,
     /// Values, edges and decrements that were looked at.
     pub touched: usize,
-    /// Whether there is more to do.
+    /// There is more to do.
     pub more: bool,
-    /// Whether there is something that it leaves to the caller: what owns something else, or is not as it should be.
+    /// Some work is left to the caller: a value that owns something else, or a row that is not as it should be.
     pub odd: bool,
 }
 
@@ -181,10 +181,10 @@ pub enum Error {
     /// The batch may have happened or not; read again, then decide.
     #[error("the answer was lost, so whether it happened is not known: {0}")]
     Unknown(Arc<str>),
-    /// What is stored cannot be what was written.
+    /// The stored bytes are not those that were written.
     #[error("the store is damaged: {0}")]
     Damaged(Arc<str>),
-    /// What was stored is not there any more, all of it: the server was emptied, or is another one.
+    /// All stored data is gone: the server was emptied, or is another one.
     #[error("the store has lost its data: {0}")]
     Lost(Arc<str>),
 }
@@ -208,20 +208,21 @@ pub trait Records: Send + Sync + 'static {
     /// The last position applied. What was read before this call is durable once this position is.
     fn position(&self) -> Position;
 
-    /// Fails with [`Error::Lost`] if this is not the store any more that this client wrote to: for whoever misses something
-    /// that was there. A store that cannot be lost without notice answers at once.
+    /// Fails with [`Error::Lost`] if this is no longer the store that this client wrote to: for a caller that misses a
+    /// row that was there. A store that cannot be lost without notice answers at once.
     fn check_store(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Whether [`Records::position`] rises when others commit, at the latest after the next answer. Where it does not, whether
-    /// something changed is seen by reading twice.
+    /// [`Records::position`] rises when other processes commit, at the latest after the next answer. Where it does not,
+    /// a change is detected by reading twice.
     fn observes_remote_commits(&self) -> bool {
         true
     }
 
-    /// Operations of a batch that keeps nobody waiting for long, for whoever can choose: others are served between two
-    /// batches. At most [`BATCH_OPS_MAX`](onceflow_core::limits::BATCH_OPS_MAX), and not less than a few dozen.
+    /// Operations of a batch that delays other callers only briefly, for a caller that can choose: others are served
+    /// between two batches. At most [`BATCH_OPS_MAX`](onceflow_core::limits::BATCH_OPS_MAX), and not less than a few
+    /// dozen.
     fn batch_ops_hint(&self) -> usize {
         onceflow_core::limits::BATCH_OPS_MAX
     }
@@ -238,9 +239,9 @@ pub trait Records: Send + Sync + 'static {
         Box::pin(async move { Ok(self.scan(shard, Scan::of(group, limit).after(from)).await?.into()) })
     }
 
-    /// What does not fit in how the rows of a shard are kept, beside what the rows say: rows that were put or deleted behind
-    /// the store's back. A store whose own format notices that has nothing to tell. While others work, what changes
-    /// meanwhile may be told: what is told twice in a row, while nothing else is, is so.
+    /// Reports inconsistencies in how the rows of a shard are kept, beside their contents: rows that were put or
+    /// deleted behind the store's back. A store whose own format detects that has nothing to report. Concurrent changes
+    /// may be reported too: a report that repeats while nothing else changes is real.
     fn inconsistencies(&self, shard: Shard) -> BoxFuture<'_, Result<Vec<String>, Error>> {
         let _ = shard;
         Box::pin(async { Ok(vec![]) })

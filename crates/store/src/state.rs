@@ -1,6 +1,6 @@
-//! What a batch does to rows: the state machine that the memory and journal backends share, and that every
-//! other backend is compared with. It reads no clock and does no I/O; the same batches at the same times
-//! give the same rows, answers and effects.
+//! The effect of a batch on rows: the state machine that the memory and journal backends share, and that every other
+//! backend is compared with. It reads no clock and does no I/O; the same batches at the same times give the same rows,
+//! answers and effects.
 
 mod apply;
 mod effects;
@@ -29,7 +29,7 @@ pub struct StoreState {
 /// The rows that must outlive a crash.
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
-    /// What they take, roughly, as a log would write them.
+    /// The approximate bytes of these rows in a log.
     bytes: u64,
     rows: u64,
 }
@@ -155,7 +155,7 @@ impl StoreState {
         claims
     }
 
-    /// What the rows that must outlive a crash take, roughly, as a log would write them.
+    /// The approximate bytes in a log of the rows that must outlive a crash.
     pub fn durable_bytes(&self) -> u64 {
         self.durable.bytes
     }

@@ -112,7 +112,7 @@ impl Store {
         Store { bytes_max, ..self }
     }
 
-    /// Whether the server is lost, and every change of that; `None` for a directory.
+    /// Tells whether the server is lost, and every change of that; `None` for a directory.
     pub fn lost(&self) -> Option<tokio::sync::watch::Receiver<bool>> {
         match &self.location {
             Location::Directory { .. } => None,
@@ -174,7 +174,7 @@ impl Store {
         })
     }
 
-    /// Whether this process owns the directory, and what it found there; nobody owns a server.
+    /// The role of this process in the directory, and what it found there; `None` for a server, which has no owner.
     pub fn role(&self) -> Option<Role> {
         match &self.location {
             Location::Directory { embedded, .. } => Some(embedded.role()),

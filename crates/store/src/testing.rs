@@ -1,4 +1,4 @@
-//! What it takes to trust a backend, and whatever is written above one. Public, behind the feature `testing`, so
+//! The tests that make a backend, and code written above one, trustworthy. Public, behind the feature `testing`, so
 //! that a backend from elsewhere is held to the same promises as ours.
 //!
 //! | module | what it owns |

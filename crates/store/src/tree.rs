@@ -1,10 +1,10 @@
 //! Directories held open by descriptor, for trees that a step may have tampered with. A path can lead elsewhere from one
-//! call to the next; a descriptor cannot. So whatever is listed, taken, emptied or removed below a [`Dir`] is reached from
-//! its descriptor, one name at a time: links are never followed, and another mount is never entered, also not a bind
-//! mount of the same file system.
+//! call to the next; a descriptor cannot. So everything that is listed, taken, emptied or removed below a [`Dir`] is
+//! reached from its descriptor, one name at a time: links are never followed, and another mount is never entered, also
+//! not a bind mount of the same file system.
 //!
 //! A `Dir` is opened where trust begins, [`Dir::open`] on a path that the user configured (links on the way there are the
-//! user's), and then only walked down. What is refused is left as it is, and the error names its path.
+//! user's), and then only walked down. A refused entry is left as it is, and the error names its path.
 
 mod remove;
 mod resolve;
@@ -35,7 +35,7 @@ pub struct Dir {
     id: Id,
 }
 
-/// Which directory it is, whatever it is called. Valid while the directory exists.
+/// The identity of a directory, whatever its name. Valid while the directory exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Id {
     device: u64,
@@ -72,7 +72,7 @@ impl Dir {
         Ok(Dir { fd, path, id })
     }
 
-    /// The same directory, held once more.
+    /// Returns a second handle of the same directory.
     ///
     /// # Errors
     /// If the process has too many descriptors.
@@ -80,23 +80,23 @@ impl Dir {
         Ok(Dir { fd: self.fd.try_clone()?, path: self.path.clone(), id: self.id })
     }
 
-    /// Where it was when it was opened: for messages, and for programs that are told a path.
+    /// The path when it was opened: for messages, and for programs that are given a path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The same directory, which was moved to another path.
+    /// The same directory, after it was moved to another path.
     #[must_use]
     pub fn moved_to(self, path: PathBuf) -> Self {
         Dir { path, ..self }
     }
 
-    /// Which directory it is.
+    /// The identity of this directory.
     pub fn id(&self) -> Id {
         self.id
     }
 
-    /// A directory in this one.
+    /// Opens a directory in this one.
     ///
     /// # Errors
     /// If there is none of that name, it is a link or a file, or another file system is mounted there.
@@ -117,7 +117,7 @@ impl Dir {
         }
     }
 
-    /// A directory below this one, by names alone.
+    /// Opens a directory below this one, by names alone.
     ///
     /// # Errors
     /// As [`Dir::child`], of every directory on the way.
@@ -125,7 +125,7 @@ impl Dir {
         names(path)?.into_iter().try_fold(self.try_clone()?, |dir, name| dir.child(name))
     }
 
-    /// As [`Dir::beneath`]; makes what is not there.
+    /// As [`Dir::beneath`]; makes missing directories.
     ///
     /// # Errors
     /// As [`Dir::child`], or if one cannot be made.
@@ -142,14 +142,14 @@ impl Dir {
     /// Makes a directory in this one.
     ///
     /// # Errors
-    /// `AlreadyExists` if the name is taken, by whatever: two callers never get the same directory.
+    /// `AlreadyExists` if anything has the name: two callers never get the same directory.
     pub fn create(&self, name: impl AsRef<OsStr>) -> io::Result<Self> {
         let name = single(name.as_ref())?;
         fs::mkdirat(&self.fd, name, Mode::from_raw_mode(0o777)).map_err(|error| at(&self.path.join(name), error))?;
         self.child(name)
     }
 
-    /// All names in it but `.` and `..`, in no order.
+    /// Returns all names in this directory but `.` and `..`, in no order.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -183,7 +183,7 @@ impl Dir {
         fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| at(&self.path.join(name), error))
     }
 
-    /// This very directory has that name in `parent`.
+    /// This very directory has the name `name` in `parent`.
     pub fn is_at(&self, parent: &Dir, name: impl AsRef<OsStr>) -> bool {
         parent.child(name).is_ok_and(|there| there.id == self.id)
     }
@@ -206,7 +206,7 @@ impl Dir {
     /// Makes a file in it, for reading and writing.
     ///
     /// # Errors
-    /// `AlreadyExists` if the name is taken, by whatever.
+    /// `AlreadyExists` if anything has the name.
     pub fn create_file(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
         let name = single(name.as_ref())?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -221,7 +221,7 @@ impl Dir {
     pub fn rename(&self, name: impl AsRef<OsStr>, to: &Dir, new: impl AsRef<OsStr>) -> io::Result<()> {
         let (name, new) = (single(name.as_ref())?, single(new.as_ref())?);
         let moved = match fs::renameat_with(&self.fd, name, &to.fd, new, RenameFlags::NOREPLACE) {
-            // This file system cannot: what has the name is looked for first.
+            // This file system cannot refuse to replace: the new name is looked up first.
             Err(Errno::INVAL | Errno::NOSYS) => match to.stat(new) {
                 Ok(_) => Err(Errno::EXIST),
                 Err(_) => fs::renameat(&self.fd, name, &to.fd, new),
@@ -232,7 +232,7 @@ impl Dir {
         moved.map_err(|error| at(&to.path.join(new), error))
     }
 
-    /// Locks it until it is dropped; false if another `Dir`, of whatever process, has it locked.
+    /// Locks the directory until it is dropped; false if another `Dir`, of any process, has it locked.
     ///
     /// # Errors
     /// If the file system has no locks.
@@ -243,7 +243,7 @@ impl Dir {
         }
     }
 
-    /// The bits of its mode, as they are now.
+    /// The present mode bits of the directory.
     ///
     /// # Errors
     /// If the system does not say.
@@ -251,7 +251,7 @@ impl Dir {
         Ok(fs::fstat(&self.fd).map_err(|error| at(&self.path, error))?.st_mode)
     }
 
-    /// It has no name any more: it was removed.
+    /// The directory has no name any more: it was removed.
     pub fn is_removed(&self) -> bool {
         fs::fstat(&self.fd).is_ok_and(|stat| stat.st_nlink == 0)
     }
@@ -270,7 +270,7 @@ impl Id {
         Ok(Id { device: stat.st_dev as u64, inode: stat.st_ino as u64, mount: mount(fd) })
     }
 
-    /// Where the system names mounts this sees bind mounts too.
+    /// Both are on the same mount. Where the system identifies mounts this detects bind mounts too.
     fn is_same_mount(&self, other: &Id) -> bool {
         match self.mount != 0 && other.mount != 0 {
             true => self.mount == other.mount,
@@ -352,7 +352,7 @@ struct Refused {
     why: String,
 }
 
-/// One name, and no way elsewhere.
+/// Accepts a single name that leads nowhere else.
 fn single(name: &OsStr) -> io::Result<&OsStr> {
     let mut parts = Path::new(name).components();
     match (parts.next(), parts.next()) {

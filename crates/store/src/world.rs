@@ -7,7 +7,7 @@ use std::{future::Future, pin::Pin, sync::Arc};
 /// A future behind a pointer, as ports return them.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What the outside gives a store: clock, randomness, waiting, and somewhere to run.
+/// The environment of a store: clock, randomness, waiting, and somewhere to run.
 pub trait World: Send + Sync + 'static {
     /// The wall clock. It may jump either way; a store's clock does not (see [`Records::now`](crate::Records::now)).
     fn clock(&self) -> Timestamp;

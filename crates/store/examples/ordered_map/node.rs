@@ -42,7 +42,7 @@ impl Node {
         (id.clone(), update.put(id, refs, content))
     }
 
-    /// What decides who stands above whom.
+    /// The rank of a node, which decides its place in the tree.
     pub(crate) fn rank(&self) -> [u8; 32] {
         *blake3::hash(self.key.as_bytes()).as_bytes()
     }

@@ -46,7 +46,7 @@ impl OrderedMap {
             let new = change.join(left, larger).await?;
             match self.values.update(change.update(&self.root, old, new)).await {
                 Ok(_) => return Ok(()),
-                // Somebody else moved the root, or what was read is gone already: look again.
+                // Another writer moved the root, or a node read is gone already: look again.
                 Err(Error::Stale { .. } | Error::Missing { .. }) => {}
                 Err(error) => return Err(error),
             }

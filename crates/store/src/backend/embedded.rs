@@ -1,9 +1,8 @@
 //! A store directory that the processes of one user share.
 //!
-//! Whoever holds the lock owns the directory: it has the [journal] open and serves it on a
-//! [socket](super::socket) beside it. Everybody else is a guest on that socket. When the owner is gone, killed or
-//! closed, the guests try for the lock; one becomes the owner, the others its guests. Callers see none of
-//! it, but for this:
+//! The process that holds the lock owns the directory: it has the [journal] open and serves it on a
+//! [socket](super::socket) beside it. Every other process is a guest on that socket. When the owner is gone, killed or
+//! closed, the guests try for the lock; one becomes the owner, the others its guests. Callers notice only this:
 //!
 //! | a call while the owner changes | |
 //! |---|---|
@@ -81,7 +80,7 @@ struct Inner {
     phase: Phase,
     /// Where calls go, or went last.
     route: Arc<Route>,
-    /// What is to be closed, if this process owns the directory.
+    /// The owner to be closed, if this process owns the directory.
     owner: Option<Owner>,
 }
 
@@ -92,12 +91,12 @@ enum Phase {
     Ended(Error),
 }
 
-/// What a process is to a directory.
+/// The role of a process in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It owns the directory.
+    /// The process owns the directory.
     Owner {
-        /// What it found there.
+        /// The result of opening the journal.
         recovered: Recovered,
     },
     /// Another process does.
@@ -124,7 +123,7 @@ impl Embedded {
         world: Arc<dyn World>,
     ) -> Result<Arc<Self>, OpenError> {
         let store = Arc::new(StoreDir::at(dir.as_ref(), options, world)?);
-        // Whoever opens the journal may have the store a moment longer than we.
+        // The task that opens the journal may have the store a moment longer than we.
         let seat = join::join(&store).await.inspect_err(|_| store.member.leave())?;
         let (route, owner) = Route::to(seat, 0);
         let inner = Inner { phase: Phase::Open, route: route.clone(), owner };
@@ -133,7 +132,7 @@ impl Embedded {
         Ok(embedded)
     }
 
-    /// What this process is to the directory now.
+    /// The present role of this process in the directory.
     pub fn role(&self) -> Role {
         let inner = lock(&self.inner);
         match (&inner.phase, &inner.owner, &inner.route.socket) {

@@ -91,7 +91,7 @@ struct Entry {
     fence: Row,
     deadline: Option<Timestamp>,
     ttl_ms: u64,
-    /// What the ready row may hold; nothing if that is not known.
+    /// The possible contents of the ready row; empty if they are not known.
     rows: Vec<Row>,
 }
 
@@ -264,7 +264,7 @@ impl HeldClaims {
         held.iter().map(claim).collect()
     }
 
-    /// Whether this process knows that it holds a row under a fence.
+    /// This process knows that it holds a row under a fence.
     pub fn has(&self, shard: Shard, queue: &Group, name: &Name, fence: &Row) -> bool {
         let place = (shard, queue.id_name().clone(), name.clone());
         lock(&self.0).get(&place).is_some_and(|entry| entry.fence == *fence)

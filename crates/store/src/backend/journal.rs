@@ -61,7 +61,7 @@ pub enum Durability {
 pub struct Options {
     /// When a batch counts as durable.
     pub durability: Durability,
-    /// What to do about damage when opening.
+    /// The reaction to damage when opening.
     pub on_damage: OnDamage,
     /// A snapshot is made when the log has more bytes than this, and more than the rows have.
     pub snapshot_log_bytes_min: u64,
@@ -101,7 +101,7 @@ pub struct Journal {
     inner: Arc<Inner>,
 }
 
-/// What the callers, the committer and the snapshotter share.
+/// The state that the callers, the committer and the snapshotter share.
 struct Inner {
     world: Arc<dyn World>,
     files: Arc<dyn Files>,
@@ -210,7 +210,7 @@ impl Journal {
         self.inner.snapshot.notify();
     }
 
-    /// What tells this store from every other, for ever.
+    /// The identity of this store, different from every other's, for ever.
     pub fn id(&self) -> u128 {
         self.inner.store
     }
@@ -237,12 +237,12 @@ impl Journal {
         self.inner.enabled.notify();
     }
 
-    /// Whether no claim finds anything.
+    /// Claims are suspended: no claim finds anything.
     pub fn holds_grants(&self) -> bool {
         lock(&self.inner.book).grants_held
     }
 
-    /// Whether it still takes batches, and why not. After an I/O error it does not; it is to be opened again.
+    /// Succeeds while the journal takes batches. After an I/O error it takes none, and is to be opened again.
     pub fn health(&self) -> Result<(), Error> {
         lock(&self.inner.book).fault.clone().map_or(Ok(()), Err)
     }

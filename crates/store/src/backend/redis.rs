@@ -85,7 +85,7 @@ pub struct Redis {
     replicas: Arc<Replicas>,
     /// The shard whose node's clock is ours.
     shard: Shard,
-    /// Whether the world's clock is used instead of the server's: for tests that move time by hand.
+    /// The world's clock is used instead of the server's: for tests that move time by hand.
     has_the_worlds_clock: bool,
     /// Which store it was when we first wrote to it.
     id: Arc<OnceLock<String>>,
@@ -98,7 +98,7 @@ pub enum ConnectError {
     /// The URL says nothing we understand.
     #[error(transparent)]
     Address(#[from] BadAddress),
-    /// It does not answer, or not to us.
+    /// The server does not answer, or not to us.
     #[error("{0}")]
     Unavailable(String),
     /// Its settings can lose acknowledged commits, and that was not accepted.
@@ -109,15 +109,15 @@ pub enum ConnectError {
     Risky {
         /// The server.
         address: String,
-        /// What can happen.
+        /// The risks of its settings.
         risks: Vec<Risk>,
     },
-    /// It cannot do what we need.
+    /// The server lacks something we need.
     #[error("{address} cannot be used: {why}")]
     Unfit {
         /// The server.
         address: String,
-        /// What it cannot do.
+        /// The missing ability.
         why: String,
     },
 }
@@ -173,8 +173,8 @@ impl Redis {
         Redis { shard, ..self.clone() }
     }
 
-    /// Whether the server is lost, and every change of that: for whoever wants to say so. One that is silent is lost when a
-    /// call was not answered in time; whoever makes no calls does not notice.
+    /// Tells whether the server is lost, and every change of that. A silent server counts as lost when a call was not
+    /// answered in time; a process that makes no calls does not notice.
     pub fn lost(&self) -> watch::Receiver<bool> {
         self.wakes.lost.subscribe()
     }
@@ -227,7 +227,7 @@ impl Redis {
     }
 }
 
-/// Whether the server does what we need, and is safe; answers whether it is a cluster.
+/// Checks that the server has the features we need, and is safe; returns true if it is a cluster.
 async fn probe(link: &Link) -> Result<bool, ConnectError> {
     let address = link.address();
     let unavailable = |trouble: Trouble| ConnectError::Unavailable(trouble.reading().to_string());

@@ -1,4 +1,4 @@
-//! What every backend does alike.
+//! Code that all backends share.
 
 use crate::{records::Error, wake::Signal, world::World};
 use futures_util::future::{Either, select};

@@ -33,7 +33,7 @@ pub async fn from_path(path: &Path) -> io::Result<Content> {
     Ok(from_file(file, len))
 }
 
-/// What a file holds, read for its digest alone.
+/// Reads a file for its length and digest alone.
 ///
 /// # Errors
 /// If it cannot be read, or is no file.
@@ -42,12 +42,12 @@ pub async fn digest_of(path: &Path) -> io::Result<ContentInfo> {
     blocking(move || super::directory::digest_open(&mut tree::open_regular(&path)?)).await
 }
 
-/// What an open file holds, from where it stands. Blocks.
+/// Reads an open file from its current offset, for its length and digest alone. Blocks.
 pub(crate) fn digest_file(file: &mut File) -> io::Result<ContentInfo> {
     super::directory::digest_open(file)
 }
 
-/// Takes a file into a store that cannot keep the file itself: copies it, then removes it.
+/// Adopts a file into a store that cannot keep the file itself: copies it, then removes it.
 pub(super) async fn adopt_by_copying(
     blobs: &dyn Blobs,
     place: &Arc<str>,
@@ -130,8 +130,8 @@ pub(super) fn of_len(chunks: Chunks, name: ObjectName, place: Arc<str>, len: u64
     stream::try_unfold((chunks, len), next).boxed()
 }
 
-/// Reads a whole object and checks it on the way: the stream ends with [`Error::Damaged`] when it was not what the
-/// record says. Whoever must not act on wrong bytes waits for the end.
+/// Reads a whole object and checks it on the way: the stream ends with [`Error::Damaged`] when the bytes are not what
+/// the record says. A reader that must not act on wrong bytes waits for the end.
 pub async fn read_checked(blobs: &dyn Blobs, name: ObjectName, stored: ContentInfo) -> Result<Chunks, Error> {
     let chunks = blobs.read(name, None).await?;
     let next = move |state: Option<(Chunks, Hashing)>| async move {
@@ -149,7 +149,7 @@ pub async fn read_checked(blobs: &dyn Blobs, name: ObjectName, stored: ContentIn
     Ok(stream::try_unfold(Some((chunks, Hashing::default())), next).boxed())
 }
 
-/// Reads a whole object to see that it is what the record says, whatever is remembered about it.
+/// Reads a whole object to verify that it is what the record says, even if it is remembered as verified.
 ///
 /// # Errors
 /// [`Error::Missing`] and [`Error::Damaged`].

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! objects/<name>            whole objects; a file appears here by one `link`, after its content was synced
-//! unfinished/<name>.<try>   being written, or left by a crash; `list` tells them, `delete` takes them
+//! unfinished/<name>.<try>   being written, or left by a crash; `list` reports them, `delete` removes them
 //! writers/<writer>          locked by the process that writes as this one, if the store is one machine's
 //! verified                  which of them were read for their digest; a hint, see `verified`
 //! ```
@@ -13,7 +13,7 @@
 //!
 //! It does not use `object_store`'s `LocalFileSystem` (0.14.2), because of what its source says: a multipart upload
 //! ends with a rename, which replaces what was there; deletes are never synced, also not with `with_fsync(true)`;
-//! staging files (`<name>#1`) that a crash leaves are hidden from its `list` and swept by nobody; `list` has no
+//! staging files (`<name>#1`) that a crash leaves are hidden from its `list` and never swept; `list` has no
 //! order; and a file from outside cannot be taken in without copying it.
 
 mod adopt;
@@ -49,13 +49,13 @@ use writers::Writers;
 #[derive(Clone, Debug)]
 pub struct Directory {
     layout: Layout,
-    /// Known where all who write are processes of one machine.
+    /// Known where all writers are processes of one machine.
     writers: Option<Arc<Writers>>,
     hints: Arc<Hints>,
 }
 
 impl Directory {
-    /// Opens the store in `root`, making what is missing.
+    /// Opens the store in `root`, and makes missing directories.
     ///
     /// # Errors
     /// When the directories cannot be made and synced.
@@ -69,8 +69,8 @@ impl Directory {
         .await
     }
 
-    /// [`Directory::open`], for a store that only processes of this machine write to: whether a writer has ended is known
-    /// from the kernel then, and not from a clock.
+    /// [`Directory::open`], for a store that only processes of this machine write to: the kernel then tells that a
+    /// writer has ended, not a clock.
     ///
     /// # Errors
     /// As [`Directory::open`].
@@ -201,7 +201,7 @@ fn open_at(layout: &Layout, name: ObjectName, range: Option<Range<u64>>) -> Resu
     Ok((file, range.end - range.start))
 }
 
-/// Length first, which costs least. Whatever is not a file of its own is not what was stored, wherever it leads.
+/// Checks the length first, which costs least. Anything but a regular file is not what was stored, wherever it leads.
 fn check(layout: &Layout, hints: &Hints, name: ObjectName, stored: ContentInfo) -> Result<(), Error> {
     let path = layout.object(name);
     let metadata = std::fs::symlink_metadata(&path).map_err(|error| layout.error(name, &error))?;
@@ -215,16 +215,16 @@ fn check(layout: &Layout, hints: &Hints, name: ObjectName, stored: ContentInfo) 
     if found == stored { Ok(()) } else { Err(Error::of_other_content(name, stored, found)) }
 }
 
-/// Unfinished first: a writer that loses its file cannot link it any more.
+/// Deletes unfinished files first: a writer that loses its file cannot link it any more.
 fn delete(layout: &Layout, name: ObjectName) -> Result<(), Error> {
     let failed = |error: std::io::Error| Error::io(&layout.place, &error);
     layout.clear_unfinished(name).map_err(failed)?;
     remove_if_there(&layout.object(name)).map_err(failed)?;
-    // Also when it was gone already: whoever removed it may have crashed before this.
+    // Also when the file was gone already: the process that removed it may have crashed before this.
     sync_directory(&layout.objects).map_err(|error| Error::unknown(&layout.place, error))
 }
 
-/// Unfinished first: a file that moves on meanwhile is then seen in one of the two.
+/// Lists unfinished files first: one that is published meanwhile is then seen in one of the two.
 fn list(layout: &Layout, after: Option<ObjectName>, limit: usize) -> Result<Page, Error> {
     let failed = |error: std::io::Error| Error::io(&layout.place, &error);
     let mut first = First { after, limit, found: Default::default() };

@@ -1,9 +1,9 @@
-//! Why a store of objects did not do what it was asked.
+//! The errors of a store of objects.
 
 use super::ObjectName;
 use std::{fmt, io, ops::Range, sync::Arc};
 
-/// What went wrong, and where. What to do about it is in [`Error::hint`].
+/// The failure of a store, and where it happened. [`Error::hint`] tells what to do about it.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// There is no such object.
@@ -31,10 +31,10 @@ pub enum Error {
         place: Arc<str>,
         /// The bytes asked for.
         range: Range<u64>,
-        /// How many there are.
+        /// The length of the object.
         len: u64,
     },
-    /// What was to be stored could not be read, or was too much. Nothing was stored.
+    /// The content to be stored could not be read, or was too large. Nothing was stored.
     #[error("the content of object {name} was not stored: {why}")]
     Content {
         /// The object.
@@ -47,7 +47,7 @@ pub enum Error {
     Full {
         /// The store.
         place: Arc<str>,
-        /// What it said.
+        /// The store's error.
         why: Arc<str>,
     },
     /// The store cannot be asked now. Nothing changed.
@@ -55,31 +55,31 @@ pub enum Error {
     Unavailable {
         /// The store.
         place: Arc<str>,
-        /// What it said.
+        /// The store's error.
         why: Arc<str>,
     },
-    /// It may have happened or not, or not for good.
+    /// The change may have happened or not, or not durably.
     #[error("{place} did not confirm it, so whether it happened is not known: {why}")]
     Unknown {
         /// The store.
         place: Arc<str>,
-        /// What it said.
+        /// The store's error.
         why: Arc<str>,
     },
-    /// What is stored cannot be what was written.
+    /// The stored bytes are not those that were written.
     #[error("object {name} in {place} is damaged: {why}")]
     Damaged {
         /// The object.
         name: ObjectName,
         /// The store.
         place: Arc<str>,
-        /// How it shows.
+        /// The symptom.
         why: Arc<str>,
     },
 }
 
 impl Error {
-    /// What the reader can do now.
+    /// The next step for the user.
     pub fn hint(&self) -> &'static str {
         match self {
             Error::Missing { .. } => {
@@ -131,7 +131,7 @@ impl Error {
         matches!(self, Error::Missing { .. } | Error::Damaged { .. })
     }
 
-    /// What an operating system says, when it means that nothing changed.
+    /// The error for a failed system call that changed nothing.
     pub(super) fn io(place: &Arc<str>, error: &io::Error) -> Self {
         if crate::fs::is_full(error) {
             return Error::Full { place: place.clone(), why: text(error) };

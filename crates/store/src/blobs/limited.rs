@@ -1,9 +1,9 @@
-//! A store of objects that may hold only so many bytes. What would be too much is refused as [`Error::Full`], naming the
-//! limit, before or while it is stored; nothing is left of it.
+//! A store of objects that may hold only so many bytes. An object that would exceed the limit is refused as
+//! [`Error::Full`], naming the limit, before or while it is stored; nothing is left of it.
 //!
-//! How much is there is measured by listing: exactly when it may matter, and else now and then, so that storing an object
-//! costs the same however many there are. Others who write meanwhile are seen by the next measurement, so the limit may be
-//! passed by what they store between two of them.
+//! Usage is measured by listing: exactly when the limit is near, and else now and then, so that storing an object costs
+//! the same however many there are. Objects of other writers are seen by the next measurement, so the limit may be
+//! exceeded by what they store between two of them.
 
 use super::{Blobs, Chunks, Content, ContentInfo, Error, ObjectName, Page, State};
 use crate::{blocking::blocking, world::BoxFuture};
@@ -34,25 +34,25 @@ pub struct Limited {
 /// Bytes of stored objects, as last counted.
 #[derive(Clone, Copy, Debug, Default)]
 struct Used {
-    /// Bytes of all objects, with what is being stored now.
+    /// Bytes of all objects, including those being stored now.
     bytes: u64,
-    /// Objects there were when it was measured.
+    /// Number of objects at the last measurement.
     objects: u64,
     /// Objects stored since.
     uploads: u64,
-    /// Whether it was measured, and nothing speaks against it.
+    /// Usage was measured, and nothing has happened since that makes it doubtful.
     is_known: bool,
 }
 
 impl Used {
-    /// Whether it has to be measured before the next object.
+    /// Usage has to be measured before the next object.
     fn is_old(&self, bytes_max: u64) -> bool {
         !self.is_known || self.uploads >= UPLOADS_MIN + self.objects / SHARE || self.bytes > bytes_max / 4 * 3
     }
 }
 
 impl Limited {
-    /// At most `bytes_max` in these.
+    /// Limits these blobs to `bytes_max` in total.
     pub fn new(blobs: Arc<dyn Blobs>, bytes_max: u64) -> Self {
         Limited { blobs, bytes_max, used: Arc::default() }
     }
@@ -61,7 +61,7 @@ impl Limited {
         lock(&self.used)
     }
 
-    /// Measures, if that is due. What is being stored meanwhile counts by its last measured part only.
+    /// Measures usage, if that is due. An object being stored meanwhile counts by its last measured part only.
     async fn look(&self) -> Result<(), Error> {
         if !self.used().is_old(self.bytes_max) {
             return Ok(());
@@ -90,7 +90,7 @@ impl Limited {
     }
 }
 
-/// What is counted for an object; not any more when this is dropped before the object is stored.
+/// The bytes counted for an object; they are subtracted again when this is dropped before the object is stored.
 struct Counted {
     used: Arc<Mutex<Used>>,
     bytes: AtomicU64,
@@ -142,7 +142,7 @@ impl Blobs for Limited {
             let (count, refused) = (Arc::downgrade(&counted), is_full.clone());
             let piece = move |piece: io::Result<Bytes>| {
                 let piece = piece?;
-                // Nobody waits for it any more, if it is not counted any more.
+                // Once the count is dropped, no caller waits for the object any more.
                 let is_taken = count.upgrade().is_some_and(|count| count.take(bytes_max, piece.len() as u64));
                 refused.fetch_or(!is_taken, SeqCst);
                 let full = || io::Error::new(io::ErrorKind::StorageFull, "the store's limit is reached");
@@ -166,7 +166,7 @@ impl Blobs for Limited {
         Box::pin(async move {
             self.look().await?;
             let from = path.to_owned();
-            // What is no file of a length is refused by the store itself.
+            // The store itself refuses a path that is not a file with a length.
             let len = blocking(move || std::fs::symlink_metadata(from).map_or(0, |file| file.len())).await;
             let counted = Counted::of(self);
             if !counted.take(self.bytes_max, len) {

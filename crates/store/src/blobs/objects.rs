@@ -76,10 +76,11 @@ impl Objects {
         }
     }
 
-    /// The name is taken: by an earlier try of ours whose reply was lost, or by something else.
+    /// Compares with the object that has taken the name: it is of an earlier try of ours whose reply was lost, or
+    /// another.
     async fn compare(&self, name: ObjectName, stored: ContentInfo, taken: Created) -> Result<ContentInfo, Error> {
         let chunks = match (self.read_range(name, None).await, taken) {
-            // Taken, and not there: it came or went meanwhile.
+            // Taken, and not there: it was stored or deleted meanwhile.
             (Err(Error::Missing { .. }), Created::Taken(why)) => return Err(Error::unknown(&self.place, why)),
             (read, _) => read?,
         };
@@ -91,7 +92,7 @@ impl Objects {
 
     async fn read_range(&self, name: ObjectName, range: Option<Range<u64>>) -> Result<Chunks, Error> {
         let out_of_range = |range, len| Error::Range { name, place: self.place.clone(), range, len };
-        // What is empty or backwards cannot be said in a request; neither can a start at the very end.
+        // An empty or reversed range cannot be expressed in a request; neither can a start at the very end.
         if let Some(range) = range.clone().filter(|range| range.is_empty()) {
             let len = self.len(name).await?;
             return super::within(Some(range), len).map(|_| stream::empty().boxed()).map_err(|r| out_of_range(r, len));
@@ -128,7 +129,7 @@ impl Objects {
         }
     }
 
-    /// Unfinished first: a file that moves on meanwhile is then seen in one of the two.
+    /// Lists unfinished objects first: one that is completed meanwhile is then seen in one of the two.
     async fn page(&self, after: Option<ObjectName>, limit: usize) -> Result<Page, Error> {
         let mut found = BTreeMap::new();
         if self.uploads.is_some() {
@@ -167,7 +168,7 @@ impl Objects {
         }
     }
 
-    /// A change that was not confirmed may have happened, unless we were turned away at the door.
+    /// The error for a change that was not confirmed: it may have happened, unless access was denied.
     fn changing(&self, error: &StoreError) -> Error {
         match error {
             StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => {
@@ -178,10 +179,10 @@ impl Objects {
     }
 }
 
-/// Whether a name was still free.
+/// The result of creating an object under a name.
 enum Created {
     Yes,
-    /// No, the store says so.
+    /// The store says that the name is taken.
     Taken(String),
     /// The upload is gone: completed by a request whose reply was lost, or aborted by `delete`.
     Gone,
@@ -191,7 +192,7 @@ enum Created {
 pub(super) struct Parts {
     content: Content,
     part_bytes: usize,
-    /// What did not fit into the last part.
+    /// The bytes that did not fit into the last part.
     left: Bytes,
     pub(super) ended: bool,
     pub(super) hashing: super::Hashing,

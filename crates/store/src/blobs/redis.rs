@@ -1,5 +1,5 @@
-//! Objects on the Redis server that has the rows: no second service to run. They take the server's memory, so what is
-//! larger than some megabytes is better off in a directory or in S3.
+//! Objects on the Redis server that has the rows: no second service to run. They take the server's memory, so objects
+//! larger than some megabytes are better off in a directory or in S3.
 //!
 //! ```text
 //! …:object:<name>           a hash: the chunks by number, and `len`
@@ -8,7 +8,7 @@
 //! …:parts                   a sorted set: `<name>/<writer>` of all those
 //! ```
 //!
-//! A part becomes the object by being renamed, in a script that looks first.
+//! A part becomes the object by being renamed, in a script that first checks that the name is free.
 
 use super::{
     Blobs, Chunks, Content, ContentInfo, Error, Listed, ObjectName, Page, State,
@@ -37,7 +37,7 @@ pub struct RedisObjects {
     place: Arc<str>,
 }
 
-/// What scripts answer.
+/// The answers of scripts.
 const DONE: i64 = 0;
 const TAKEN: i64 = 1;
 
@@ -164,13 +164,14 @@ impl RedisObjects {
     }
 
     async fn drop_part(&self, member: &str) -> Result<(), Error> {
-        // First what takes room: while it is listed it is found again.
+        // First the chunks, which take space: while the part is listed it is found again.
         self.call(redis::cmd("UNLINK").arg(self.key(&format!("part:{member}")))).await?;
         self.call(redis::cmd("ZREM").arg(self.key("parts")).arg(member)).await?;
         Ok(())
     }
 
-    /// The name is taken: by an earlier try of ours whose reply was lost, or by something else.
+    /// Compares with the object that has taken the name: it is of an earlier try of ours whose reply was lost, or
+    /// another.
     async fn compare(&self, name: ObjectName, stored: ContentInfo) -> Result<ContentInfo, Error> {
         let chunks = match self.read_range(name, None).await {
             Err(Error::Missing { .. }) => return Err(Error::unknown(&self.place, "it was taken, and is gone again")),
@@ -243,7 +244,7 @@ impl RedisObjects {
         Ok(())
     }
 
-    /// Unfinished first: one that becomes whole meanwhile is then seen in one of the two.
+    /// Lists unfinished objects first: one that becomes whole meanwhile is then seen in one of the two.
     async fn page(&self, after: Option<ObjectName>, limit: usize) -> Result<Page, Error> {
         let mut found = BTreeMap::new();
         let from = after.map_or_else(|| String::from("-"), |after| format!("[{after}0"));
@@ -264,7 +265,7 @@ impl RedisObjects {
     }
 }
 
-/// Whoever only read has changed nothing.
+/// The error for a call that only read: nothing changed.
 fn reading(error: Error) -> Error {
     match error {
         Error::Unknown { place, why } => Error::Unavailable { place, why },

@@ -1,9 +1,9 @@
-//! Remembers which files of this machine were read, and what their bytes amounted to: a file is read for its digest once,
-//! and again only when it looks different from outside (device, inode, size, time of change, time of status change).
+//! Remembers the digests of files of this machine that were read: a file is read for its digest once, and again only
+//! when its `stat` differs (device, inode, size, time of change, time of status change).
 //!
-//! It is a fact about an inode, whoever asks, so one table serves the whole process. A directory of objects keeps a copy of
-//! its part in a file, so that the next process need not read everything again: a hint, which may be lost or deleted at any
-//! time, and of which every entry carries a checksum.
+//! The digest is a fact about an inode, whoever asks, so one table serves the whole process. A directory of objects
+//! keeps a copy of its part in a file, so that the next process need not read everything again: a hint, which may be
+//! lost or deleted at any time, and of which every entry carries a checksum.
 
 use super::{ContentInfo, Digest};
 use std::{
@@ -48,7 +48,7 @@ impl Look {
         None
     }
 
-    /// Nobody wrote to the file in between, though it may have got or lost a name.
+    /// The file was not written to in between, though it may have got or lost a name.
     fn has_the_bytes_of(&self, other: &Look) -> bool {
         (self.device, self.inode, self.size, self.modified) == (other.device, other.inode, other.size, other.modified)
     }
@@ -59,12 +59,12 @@ impl Look {
 struct Known {
     look: Look,
     digest: Digest,
-    /// Names of it come and go.
+    /// Hard links to it come and go.
     has_names: bool,
 }
 
 impl Known {
-    /// Whether it is known of a file that looks like this.
+    /// The digest is that of a file with this `stat`.
     fn is_of(&self, look: &Look) -> bool {
         self.look == *look || self.has_names && self.look.has_the_bytes_of(look)
     }
@@ -85,15 +85,15 @@ fn insert(table: &mut Table, look: Look, digest: Digest) {
     table.insert((look.device, look.inode), Known { look, digest, has_names: false });
 }
 
-/// What a file that looks like this holds, if it was read since it looked different.
+/// The length and digest of a file with this `stat`, if it was read since the `stat` last changed.
 fn known(look: &Look) -> Option<ContentInfo> {
     let table = table();
     let known = table.get(&(look.device, look.inode))?;
     known.is_of(look).then_some(ContentInfo { len: look.size, digest: known.digest })
 }
 
-/// Gives a file one more name. What is known of it stays known until the process ends or its bytes change: names that come and go
-/// change how it looks, so from now on its size and the time of change tell whether they did.
+/// Gives a file one more name. Its digest stays known until the process ends or its bytes change: names that come and
+/// go change its status time, so from now on its size and modification time tell whether the bytes changed.
 ///
 /// # Errors
 /// If the file system refuses.
@@ -136,7 +136,8 @@ impl Hints {
         Ok(stored)
     }
 
-    /// Notes what a file holds, that looked like this before it was read. Nothing is noted if it was written to since.
+    /// Records the digest of a file whose `stat` before reading was `before`. Records nothing if it was written to
+    /// since.
     pub(super) fn remember(&self, path: &Path, before: Option<Look>, stored: ContentInfo) {
         let Some(after) = fs::metadata(path).ok().and_then(|metadata| Look::of(&metadata)) else { return };
         if !before.is_some_and(|before| after.has_the_bytes_of(&before)) || after.size != stored.len {
@@ -144,7 +145,7 @@ impl Hints {
         }
         insert(&mut table(), after, stored.digest);
         let written = fs::File::options().append(true).create(true).open(&self.path);
-        // Whoever cannot write it reads the file again, some time.
+        // If the hint cannot be written, a later process reads the file again.
         let _hint = written.and_then(|mut file| file.write_all(&entry(&after, stored.digest)));
     }
 

@@ -53,7 +53,7 @@ struct Change<'a, 'b, E> {
     rows: &'a mut ShardState,
     durable: &'a mut Totals,
     effects: &'a mut E,
-    /// What was replaced, if anything can still go wrong: only rows that are computed with can.
+    /// The replaced rows, if the batch can still fail: only operations that compute with a row can.
     undo: Option<Vec<Undo<'b>>>,
     /// Queue rows that were put or whose claim went, in order: the group of either, and the name.
     enabled: Few<(&'b Group, Cow<'b, Name>)>,
@@ -279,7 +279,7 @@ impl<'a, 'b, E: Effects> Change<'a, 'b, E> {
     }
 }
 
-/// Whether any of these can be found wrong when it is applied.
+/// Any of these operations can fail when it is applied.
 fn can_fail(ops: &[Op]) -> bool {
     ops.iter().any(|op| matches!(op, Op::SetBit { .. } | Op::Add { .. }))
 }

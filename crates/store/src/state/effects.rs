@@ -1,4 +1,4 @@
-//! What a batch did, as facts that can be written to a log and replayed without asking anything again.
+//! The effects of a batch, as facts that can be written to a log and replayed without deciding anything again.
 
 use onceflow_core::{Group, Key, Row, Shard};
 

@@ -1,8 +1,8 @@
 //! A queue: its rows, the claims on them, the claims' deadlines, and which rows are free and whose turn it is. The last is
 //! derived: a row is free while the claims hold none of that name. Nothing of it is stored.
 //!
-//! What has one name stands in one entry, found by hash. Two sets keep the names in order: those of free rows, and those
-//! that have a claim or a deadline. A row is in one of them or in both.
+//! Everything of one name stands in one entry, found by hash. Two sets keep the names in order: those of free rows, and
+//! those that have a claim or a deadline. A row is in one of them or in both.
 
 use super::{
     hash::Hashing,
@@ -30,13 +30,13 @@ pub(super) struct Queue {
     fresh: Vec<Name>,
 }
 
-/// What has one name.
+/// The row, claim and deadline of one name.
 #[derive(Clone, Debug, Default)]
 struct Entry {
     ready: Option<Row>,
     claim: Option<Row>,
     deadline: Option<Row>,
-    /// Whether the name is among the free ones.
+    /// The name is among the free ones.
     in_free: bool,
 }
 

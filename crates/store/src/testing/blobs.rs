@@ -1,4 +1,4 @@
-//! What every blob store must do, and one that fails as planned.
+//! The contract of every blob store, and a blob store that fails as planned.
 //!
 //! ```
 //! # use onceflow_store::{blobs::Objects, testing::blobs};

@@ -14,7 +14,7 @@ use crate::{
 use file::Content;
 use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
 
-/// What goes wrong.
+/// A fault of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// This operation and all after it do not happen: the machine is gone.
@@ -32,7 +32,7 @@ struct Inner {
     /// Content by number; names point at numbers.
     contents: BTreeMap<u64, Content>,
     names: BTreeMap<String, u64>,
-    /// What a power cut leaves of the names, and what was done to them since.
+    /// The names as a power cut leaves them, and the changes to names since.
     durable_names: BTreeMap<String, u64>,
     unsynced: Vec<Entry>,
     made: u64,
@@ -63,7 +63,7 @@ impl Disk {
         self
     }
 
-    /// Whether the trouble has come.
+    /// The fault has occurred.
     pub fn is_in_trouble(&self) -> bool {
         let inner = self.inner();
         inner.trouble.is_some_and(|(n, _)| inner.operations >= n)
@@ -118,7 +118,7 @@ impl Disk {
         self.inner().names.keys().cloned().collect()
     }
 
-    /// What a file holds.
+    /// Returns the content of a file.
     pub fn read(&self, name: &str) -> Vec<u8> {
         let inner = self.inner();
         inner.contents[&inner.names[name]].bytes().to_vec()
@@ -290,7 +290,7 @@ impl File for OpenFile {
         let stopped = self.disk.inner().stopped;
         self.content(|content| match &synced {
             Ok(()) => content.sync(),
-            // Who is gone asks for nothing; what it wrote is still on its way.
+            // A stopped process sees no error; its writes are still on their way.
             Err(_) if stopped => {}
             Err(_) => content.lose_unsynced(),
         });

@@ -30,7 +30,7 @@ pub struct Disagreement {
     pub seed: u64,
     /// As few batches as still show it; the last one shows it.
     pub batches: Vec<Batch>,
-    /// What it is.
+    /// The mismatch itself.
     pub mismatch: Mismatch,
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
-    /// What choices are read from while it lasts.
+    /// The bytes that choices are read from while they last.
     tape: Option<Tape>,
 }
 
@@ -30,7 +30,7 @@ impl Random {
         Random { state: 0, tape: Some(Tape { bytes: bytes.into(), at: 0 }) }
     }
 
-    /// Whether there were bytes, and all of them were read.
+    /// There were bytes, and all of them were read.
     pub fn is_spent(&self) -> bool {
         self.tape.as_ref().is_some_and(|tape| tape.at >= tape.bytes.len())
     }

@@ -1,7 +1,7 @@
 //! A world in which nothing happens by itself: time passes when a test says so, and chance comes from a seed.
 //!
-//! It has two clocks, as the real one does. Waiting is measured on one that only runs forward; the wall clock can
-//! besides be set to another time, which ends or prolongs no wait.
+//! The world has two clocks, as the real one does. Waiting is measured on one that only runs forward; the wall clock
+//! can also be set to another time, which ends or prolongs no wait.
 
 mod skew;
 mod sleep;
@@ -17,7 +17,7 @@ use sleep::{Sleep, Sleepers};
 use std::{future::poll_fn, pin::Pin, sync::Arc, task::Poll};
 use tokio::runtime::Handle;
 
-/// What the clock of a new world says: some day in 2023.
+/// The time on the clock of a new world: some day in 2023.
 pub const START: Timestamp = Timestamp::from_ms(1_700_000_000_000);
 
 /// A world moved by hand. Tasks run on the tokio runtime it was made in.

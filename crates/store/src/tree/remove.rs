@@ -1,5 +1,5 @@
-//! Removes what is below a directory that is held open. A link is removed, never what it leads to; what is below another
-//! mount stays. What cannot be removed does not keep the rest from going, and is named in the error.
+//! Removes everything below a directory that is held open. A link is removed, never its target; files below another
+//! mount stay. An entry that cannot be removed does not keep the rest from being removed, and is named in the error.
 
 use super::{Dir, at, refused, single};
 use rustix::{
@@ -14,17 +14,17 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// Directories that are open at a time. What is deeper is moved up first, so that neither descriptors nor the stack run
+/// Directories that are open at a time. Deeper ones are moved up first, so that neither descriptors nor the stack run
 /// out.
 const DEPTH_MAX: usize = 32;
 
 /// Rounds of moving up: 32 levels each, far beyond the longest path of any system.
 const ROUNDS_MAX: usize = 10_000;
 
-/// Removes what is at a path, and all below it. The directory it is in is opened as the path says.
+/// Removes the entry at a path, and all below it. The directory that contains it is opened as the path says.
 ///
 /// # Errors
-/// If something had to be left; it is no matter if nothing is there.
+/// If something had to be left. A path that does not exist is no error.
 pub fn remove(path: &Path) -> io::Result<()> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(refused(path, "is not removed"));
@@ -33,10 +33,10 @@ pub fn remove(path: &Path) -> io::Result<()> {
     gone_is_fine(Dir::open(parent).and_then(|parent| parent.remove(name)))
 }
 
-/// Removes what is at a path below `root`, and all below it, without following a link below `root`.
+/// Removes the entry at a path below `root`, and all below it, without following a link below `root`.
 ///
 /// # Errors
-/// If something had to be left; it is no matter if nothing is there.
+/// If something had to be left. A path that does not exist is no error.
 pub fn remove_beneath(root: &Path, path: &Path) -> io::Result<()> {
     let Some(name) = path.file_name() else { return Err(refused(path, "is not removed")) };
     let parent = Dir::open(root).and_then(|root| root.beneath(path.parent().unwrap_or(Path::new(""))));
@@ -51,7 +51,7 @@ impl Dir {
     /// Removes a name, and all below it if it is a directory.
     ///
     /// # Errors
-    /// If something had to be left; it is no matter if nothing is there.
+    /// If something had to be left. A name that does not exist is no error.
     pub fn remove(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         let name = single(name.as_ref())?;
         let (mut todo, mut first) = (Moved(vec![name.to_owned()]), Ok(()));
@@ -62,10 +62,10 @@ impl Dir {
         Err(refused(&self.path.join(name), "is too deep"))
     }
 
-    /// Removes everything in it but the names in `keep`.
+    /// Removes everything in this directory but the names in `keep`.
     ///
     /// # Errors
-    /// If something had to be left: the first of it.
+    /// The first entry that had to be left.
     pub fn empty(&self, keep: &[&str]) -> io::Result<()> {
         let mut first = Ok(());
         for entry in self.entries()?.into_iter().filter(|entry| !keep.iter().any(|keep| entry.name == *keep)) {
@@ -95,14 +95,14 @@ impl Dir {
             return Ok(());
         }
         inner.clear(depth + 1, top, moved)?;
-        // Only an empty directory goes, so it is no matter if the name passed to another one meanwhile.
+        // Only an empty directory is removed, so it does no harm if the name passed to another one meanwhile.
         match self.unlink(name, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(at(&self.path.join(name), error)),
         }
     }
 
-    /// Names are removed while they are read: many may be in one directory.
+    /// Removes all names while reading them: a directory may have many.
     fn clear(&self, depth: usize, top: &Dir, moved: &mut Moved) -> io::Result<()> {
         let mut first = Ok(());
         let mut reading = fs::Dir::read_from(&self.fd).map_err(|error| at(&self.path, error))?;
@@ -116,7 +116,7 @@ impl Dir {
         first
     }
 
-    /// A step may have taken away the right to change its directory: that is given back first.
+    /// Unlinks a name. A step may have removed the write permission of its directory: that is restored first.
     fn unlink(&self, name: &OsStr, flags: AtFlags) -> rustix::io::Result<()> {
         match fs::unlinkat(&self.fd, name, flags) {
             Err(Errno::ACCESS) if fs::fchmod(&self.fd, Mode::RWXU).is_ok() => fs::unlinkat(&self.fd, name, flags),
@@ -135,7 +135,7 @@ impl Dir {
         }
     }
 
-    /// Lets us read a directory. Its mode is changed through a descriptor that says which one it is.
+    /// Makes a directory readable. Its mode is changed through a descriptor that identifies it.
     fn permit(&self, name: &OsStr) -> io::Result<()> {
         let path = self.path.join(name);
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;

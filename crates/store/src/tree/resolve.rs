@@ -1,5 +1,5 @@
-//! Finds what a path below a directory really is. Links that stay below are followed, by hand, so that every step of the
-//! way is a name in a directory that is held open; a link that leads out ends it.
+//! Resolves a path below a directory. Links that stay below are followed, by hand, so that every step of the way is a
+//! name in a directory that is held open; a link that leads out ends it.
 
 use super::{Dir, at, kind, names};
 use rustix::fs::{FileType, readlinkat};
@@ -13,7 +13,7 @@ use std::{
 /// Links followed on the way: as many as Linux does.
 const LINKS_MAX: usize = 40;
 
-/// Something below a directory: it is no link.
+/// An entry below a directory that is not a link.
 #[derive(Debug)]
 pub struct Spot {
     /// The directory it is in.
@@ -24,19 +24,19 @@ pub struct Spot {
     pub path: PathBuf,
 }
 
-/// Why there is no such thing.
+/// Why a path cannot be resolved.
 #[derive(Debug, thiserror::Error)]
 pub enum Astray {
     /// A link leads out of the directory, or to the directory itself.
     #[error("is a link that leads out of the work directory")]
     Out,
-    /// Nothing is there, and no link says otherwise.
+    /// Nothing is there, and no link is on the way.
     #[error("is not there")]
     Absent,
     /// A link leads to nothing.
     #[error("is a link that leads nowhere")]
     Nowhere,
-    /// Another.
+    /// The system's error.
     #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
 }
@@ -47,7 +47,7 @@ enum Part {
 }
 
 impl Dir {
-    /// What is at a path below this directory. A link with an absolute target stays below if the target begins with one
+    /// Resolves a path below this directory. A link with an absolute target stays below if the target begins with one
     /// of `known_as`, the paths by which the directory is known.
     ///
     /// # Errors
@@ -107,7 +107,7 @@ impl Dir {
     }
 }
 
-/// The first part is on top.
+/// Pushes the parts of a path; the first part is on top.
 fn push(todo: &mut Vec<Part>, path: &Path) {
     todo.extend(path.components().rev().filter_map(|part| match part {
         Component::Normal(name) => Some(Part::Name(name.to_owned())),

@@ -1,4 +1,4 @@
-//! That nothing outside of a directory is reached through it, whatever is put there.
+//! Tests that nothing outside of a directory is reached through it, whatever is put there.
 
 use super::*;
 use proptest::prelude::*;
@@ -147,7 +147,7 @@ fn a_directory_is_made_for_one_and_locked_by_one() {
     }
 }
 
-/// What somebody does to a tree. Names are few, so that they meet.
+/// An action of a step on a tree. Names are few, so that they collide.
 #[derive(Clone, Debug)]
 enum Deed {
     Make(usize),
@@ -175,7 +175,7 @@ fn deeds() -> impl Strategy<Value = Vec<Deed>> {
     prop::collection::vec(deed, 1..12)
 }
 
-/// Deeds go by paths that have no link in them, so that none of them itself leads to the canary.
+/// Actions use paths that have no link in them, so that none of them itself leads to the canary.
 fn doing(yard: &Yard, deed: &Deed) {
     let at = |spot: usize| -> Option<PathBuf> {
         let parent = yard.dir().beneath(Path::new(SPOTS[spot]).parent()?).ok()?;
@@ -195,7 +195,7 @@ fn doing(yard: &Yard, deed: &Deed) {
             },
         })
     };
-    // Many of them make no sense.
+    // Many of the actions make no sense.
     let _tried = each(deed);
 }
 

@@ -125,7 +125,7 @@ impl<'a> Head<'a> {
         matches!(self.kind, GATHERED | OBJECT)
     }
 
-    /// What a swept value leaves to be deleted besides its row. Reads nothing of an inline content.
+    /// The elements or object to be deleted with a swept value; `None` if its row is damaged. Reads nothing of an inline content.
     pub(super) fn belongings(&self) -> Option<Belongings> {
         match self.kind {
             INLINE | LOST | SOURCE => Some(Belongings::None),

@@ -62,7 +62,7 @@ impl Watermark {
         waiting.into_iter().for_each(|one| one.waker.wake());
     }
 
-    /// Whether somebody waits for it to rise.
+    /// A caller waits for the mark to rise.
     pub(crate) fn is_awaited(&self) -> bool {
         !lock(&self.inner).waiting.is_empty()
     }
@@ -77,7 +77,7 @@ impl Watermark {
         let mut waiter = Waiter { mark: self, ticket: None };
         poll_fn(|context| {
             let mut inner = lock(&self.inner);
-            // Whoever raised or failed the mark has taken us out of the line, so there is no waiter to give up.
+            // The call that raised or failed the mark has taken us out of the line, so there is no waiter to give up.
             if inner.reached >= position {
                 waiter.ticket = None;
                 return Poll::Ready(Ok(()));

@@ -206,13 +206,13 @@ async fn clocks_that_differ_by_minutes_do_no_harm() {
     for (setter, looker) in [(&early.1, &late.1), (&late.1, &early.1)] {
         let lease = EdgeName::root("lease");
         setter.update(Update::new().leaf("held", "text").lease(&lease, "held", 60_000)).await.unwrap();
-        // Whoever is early would end it now.
+        // A process whose clock is early would end it now.
         for values in [setter, looker] {
             assert_eq!(values.reclaim(usize::MAX).await.unwrap().expired, 0);
         }
         let ends = looker.deadline(&lease).await.unwrap().unwrap();
         assert!(ends.ms_since(one) < 120_000, "a minute from now by the server's clock: {ends}");
-        // Whoever is late would renew it into the past.
+        // A process whose clock is late would renew it into the past.
         looker.renew(&lease, 90_000).await.unwrap();
         assert!(looker.deadline(&lease).await.unwrap().unwrap() > ends);
         assert_eq!(setter.get(&"held".into()).await.unwrap().refs.len(), 0);

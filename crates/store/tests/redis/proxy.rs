@@ -10,7 +10,7 @@ use tokio::{
     runtime::Handle,
 };
 
-/// What becomes of the next call that changes something.
+/// The fate of the next call that changes something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// The server gets it, the client never hears, and the connection is gone.

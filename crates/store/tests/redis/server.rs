@@ -1,4 +1,4 @@
-//! What only a real server can show: settings, restarts, forgotten scripts, lost replies, passwords, TLS, replicas.
+//! Tests that need a real server: settings, restarts, forgotten scripts, lost replies, passwords, TLS, replicas.
 
 use crate::proxy::{Fate, Proxy};
 use onceflow_store::{

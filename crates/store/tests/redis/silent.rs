@@ -33,7 +33,7 @@ async fn a_commit_to_a_silent_server_is_unknown_and_the_server_is_lost_until_it_
         assert!(matches!(read, Err(Error::Unavailable(_))), "{read:?}");
         signal(&server, "-CONT");
         lost.wait_for(|is_lost| !*is_lost).await.unwrap();
-        // Who waits is woken: something may have happened.
+        // The waiting call is woken: something may have happened.
         redis.wait(SHARD, seen, Timestamp::NEVER).await.unwrap();
         // Now it can be known.
         let happened = when_it_answers(async || get_one(&redis, SHARD, key(&name)).await).await.is_some();

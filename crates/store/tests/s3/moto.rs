@@ -17,7 +17,7 @@ pub(crate) struct Moto {
     port: u16,
 }
 
-/// What the server says before the port it has found for itself.
+/// The text that the server prints before the port it has found for itself.
 const READY: &str = "Running on http://127.0.0.1:";
 
 impl Moto {

@@ -1,4 +1,4 @@
-//! What a batch did, told as effects and done again elsewhere, gives the same lasting rows. A log relies on it.
+//! The effects of a batch, replayed elsewhere, give the same durable rows. A log relies on it.
 
 use onceflow_store::{
     Position,

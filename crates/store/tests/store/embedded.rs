@@ -163,7 +163,7 @@ async fn closing_ends_the_waits_of_the_process() {
     }
 }
 
-/// Whoever owns the directory leaves after a few commits and comes back as a guest.
+/// The owner of the directory leaves after a few commits and comes back as a guest.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn owners_that_leave_in_order_are_not_noticed_by_their_guests() {
     const TURNS: u32 = 15;

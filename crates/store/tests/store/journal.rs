@@ -1,5 +1,5 @@
-//! What the journal promises of a disk that fails: what was acknowledged is there, what was refused is not, and what is
-//! damaged is refused rather than guessed at.
+//! The journal's promises on a disk that fails: acknowledged batches are there, refused ones are not, and damage is
+//! refused rather than guessed at.
 
 mod damage;
 mod power;

@@ -1,9 +1,9 @@
 //! The handover that an owner leaves when it closes in order: every claim that stands, and whose it is. So the next
 //! owner knows them all, and waits for nobody.
 //!
-//! It is what the lock's file says while nobody holds the lock. Whoever takes the lock reads it and puts its own name
-//! there, so it is used once, by the next owner, or never. An owner that is killed leaves its name instead; then those who
-//! live [assert](super::super::held) what they hold.
+//! The handover is the content of the lock's file while no process holds the lock. The process that takes the lock
+//! reads it and writes its own name there, so a handover is used once, by the next owner, or never. An owner that is
+//! killed leaves its name instead; then the living processes [assert](super::super::held) the claims they hold.
 
 use crate::{
     records::{Error, Records},

@@ -76,7 +76,7 @@ fn write_id(path: &Path, id: u128) -> io::Result<()> {
     fs::rename(&beside, path)
 }
 
-/// Whether a directory holds a file, however deep.
+/// The directory holds a file, however deep.
 fn has_files(dir: &Path) -> io::Result<bool> {
     let mut look: Vec<PathBuf> = vec![dir.into()];
     while let Some(dir) = look.pop() {

@@ -71,7 +71,7 @@ pub enum OpenError {
     Held {
         /// The directory.
         dir: PathBuf,
-        /// Who owns it, if they said.
+        /// The owner, if it said who it is.
         holder: Option<Holder>,
         /// Why it cannot be shared.
         why: String,
@@ -90,7 +90,7 @@ pub enum OpenError {
     /// The file system did not do what it was asked.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
-        /// What was asked.
+        /// The failed operation.
         what: &'static str,
         /// Of what.
         path: PathBuf,
@@ -99,10 +99,10 @@ pub enum OpenError {
     },
 }
 
-/// What kind of obstacle it is, for those who must tell them apart.
+/// The kind of an obstacle, for callers that must tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// What is stored is not what was written.
+    /// The stored bytes are not those that were written.
     Damaged,
     /// Written by a later version.
     TooNew,
@@ -113,7 +113,7 @@ pub enum Obstacle {
 }
 
 impl OpenError {
-    /// What kind of obstacle it is.
+    /// The kind of obstacle.
     pub fn obstacle(&self) -> Obstacle {
         match self {
             OpenError::Journal(journal::OpenError::Damaged { .. } | journal::OpenError::NotThisStore { .. })
@@ -135,7 +135,7 @@ fn name(holder: &Option<Holder>) -> String {
     holder.as_ref().map_or("another process".into(), Holder::to_string)
 }
 
-/// What a process is to the directory.
+/// The role of a process in the directory.
 pub(super) enum Joined {
     Owner(Owner),
     Guest(Socket),
@@ -170,7 +170,7 @@ fn patience_ms(holder: &Option<Holder>) -> u64 {
 }
 
 enum NotConnected {
-    /// It may be different in a moment.
+    /// A retry may succeed in a moment.
     Yet(String),
     Ever(String),
 }

@@ -1,6 +1,7 @@
-//! Who owns a directory: the process that has its `LOCK` file locked. The kernel lets go of the lock when that
-//! process ends, however it ends, so a lock is never stale. While somebody holds it the file says who, for people only; that
-//! outlives a killed owner. One that closes in order leaves there what the next one is to [know](super::handover).
+//! Ownership of a directory: the owner is the process that has its `LOCK` file locked. The kernel releases the lock
+//! when that process ends, however it ends, so a lock is never stale. While the lock is held the file names the holder,
+//! for people only; that outlives a killed owner. An owner that closes in order leaves there what the next one is to
+//! [know](super::handover).
 //!
 //! The file is never removed: whoever waits for a removed file's lock would wait beside the others. If somebody removes it
 //! all the same, the owner notices before it writes again, and stops; and nobody else becomes the owner meanwhile, because
@@ -17,10 +18,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What the file is called.
+/// The name of the lock file.
 pub(super) const NAME: &str = "LOCK";
 
-/// What the file says: at most this much is read.
+/// The most bytes of the file that are read.
 const CONTENT_BYTES_MAX: u64 = 1024;
 
 /// A process that owns, or owned, a directory.
@@ -54,7 +55,7 @@ impl Holder {
         })
     }
 
-    /// Whether it runs on this machine, as far as names tell.
+    /// The holder runs on this machine, as far as names tell.
     pub(super) fn is_here(&self) -> bool {
         self.host == host()
     }
@@ -106,11 +107,11 @@ pub(super) struct Lock {
     pub(super) left: Vec<u8>,
 }
 
-/// What trying for the lock gave.
+/// The result of trying for the lock.
 #[derive(Debug)]
 pub(super) enum LockAttempt {
     Acquired(Lock),
-    /// Somebody has it; unknown for the moment in which they have not yet said who they are.
+    /// Another process has the lock; `None` in the moment before it has written who it is.
     HeldBy(Option<Holder>),
 }
 
@@ -146,7 +147,7 @@ impl Lock {
 
     /// Lets go and changes nothing.
     pub(super) fn let_go(&self) -> io::Result<()> {
-        // Whoever takes the file next takes the directory after it.
+        // The process that takes the file next takes the directory after it.
         self.dir.as_ref().map_or(Ok(()), File::unlock)?;
         self.file.unlock()
     }

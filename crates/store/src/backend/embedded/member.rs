@@ -44,7 +44,7 @@ impl Member {
             let path = members.join(name(id));
             let fresh = members.join(format!("{}{UNTIL_LOCKED}", name(id)));
             let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&fresh)?;
-            // Somebody who clears away what the dead have left may have been faster than we at either.
+            // A process that removes the files of dead members may have been faster than we at either.
             if file.try_lock().is_ok() && fs::rename(&fresh, &path).is_ok() && is_at(&file, &path) {
                 return Ok(Member { id, path, file: Mutex::new(Some(file)) });
             }
@@ -81,7 +81,7 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Whether a member lives. The file of one that does not is removed.
+/// The member is alive. The file of a dead one is removed.
 pub(super) fn is_alive(dir: &Path, id: u128) -> bool {
     let path = dir.join(NAME).join(name(id));
     match open_own(&path) {
@@ -127,7 +127,7 @@ fn open_own(path: &Path) -> io::Result<Option<File>> {
     File::options().read(true).write(true).open(path).map(Some)
 }
 
-/// Whether somebody holds the lock; if nobody does, the file is removed.
+/// A process holds the lock; if none does, the file is removed.
 fn is_locked(file: &File, path: &Path) -> bool {
     match file.try_lock() {
         Ok(()) => {

@@ -114,7 +114,7 @@ async fn open(store: &Arc<StoreDir>, lock: Arc<Lock>) -> Result<(Journal, Recove
             identity::write(&here.dir, opened.0.id())?;
             Ok(opened)
         });
-        // Whoever does not wait any more closes what was opened by dropping it.
+        // If the caller does not wait any more, the opened journal is closed by being dropped.
         drop(tell.send(opened));
     };
     store.world.dedicate("onceflow-open", Box::pin(opening));

@@ -35,7 +35,7 @@ impl Route {
         self.socket.as_ref().is_some_and(|socket| socket.is_lost().is_some())
     }
 
-    /// Whether an answer says only that the owner changes: nothing was done, ask the next one.
+    /// The answer says only that the owner changes: nothing was done, ask the next one.
     pub(super) fn is_over<T>(&self, answer: &Result<T, Error>) -> bool {
         matches!(answer, Err(Error::Unavailable(_))) && self.is_lost()
     }
@@ -57,7 +57,7 @@ impl Route {
         outcome
     }
 
-    /// What a caller's position is in this opening; `None` if it is from an earlier one.
+    /// Translates a caller's position into this opening; `None` if it is from an earlier one.
     pub(super) fn take(&self, position: Position) -> Option<Position> {
         position.0.checked_sub(self.base).map(Position)
     }

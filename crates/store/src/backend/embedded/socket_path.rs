@@ -13,10 +13,10 @@ use std::{
 };
 use tokio::net::UnixListener;
 
-/// What the socket is called.
+/// The name of the socket.
 pub(super) const NAME: &str = "store.sock";
 
-/// What it is called until it may be used. Not longer than [`NAME`].
+/// The name of the socket until it may be used. Not longer than [`NAME`].
 const NAME_UNTIL_READY: &str = "store.new";
 
 /// A path that fits into an address, for as long as this lives.

@@ -1,4 +1,4 @@
-//! What is applied, and what of it waits to be written. Everything here happens under one lock, in memory.
+//! The applied state, and the part of it that waits to be written. Everything here happens under one lock, in memory.
 //!
 //! A batch is let in only if the space for its effects is prepared, so a full disk refuses it before anything of it is
 //! visible. From then on it is applied; whether it is durable, the committer will say.
@@ -37,7 +37,7 @@ pub(super) struct Book {
     /// How often room was asked for in vain, and what the disk said last.
     pub(super) refusals: u64,
     pub(super) refusal: Option<Error>,
-    /// Whether a frame is on its way to the disk.
+    /// A frame is on its way to the disk.
     writing: bool,
     /// A snapshot is to be made of what is there after this position.
     pub(super) snapshot_due: Option<Position>,
@@ -48,7 +48,7 @@ pub(super) struct Book {
     pub(super) grants_held: bool,
 }
 
-/// What the committer is to do next.
+/// The next task of the committer.
 pub(super) enum Work {
     /// Write a frame.
     Write(Group),
@@ -68,7 +68,7 @@ pub(super) struct Group {
     pub(super) frame: Vec<u8>,
 }
 
-/// What came of trying a batch.
+/// The result of trying a batch.
 pub(super) enum Attempt {
     Decided {
         outcome: CommitResult,
@@ -142,7 +142,7 @@ impl Book {
         Ok(Attempt::Decided { outcome, enabled, wake_committer: written > 0 && !self.writing, settled })
     }
 
-    /// Whether batches are let in. What is let in once closing has begun might not be written any more.
+    /// Batches are admitted. One admitted after closing has begun might not be written any more.
     pub(super) fn is_open(&self) -> Result<(), Error> {
         match &self.fault {
             Some(fault) => Err(fault.clone()),
@@ -164,13 +164,13 @@ impl Book {
         self.pending.bytes.len() > FRAME_BYTES + TIME_BYTES
     }
 
-    /// Whether everything applied is as durable as it will get.
+    /// Everything applied is as durable as it will get.
     fn is_settled(&self) -> bool {
         !self.writing && !self.has_pending() && self.durable >= self.framed
     }
 
-    /// What to do next, if anything. `spare` is an empty buffer to go on with; `awaited` says whether somebody waits for
-    /// what is written to be durable.
+    /// Takes the next task, if any. `spare` is an empty buffer to go on with; `awaited` says that a caller waits until
+    /// the written frames are durable.
     pub(super) fn take_work(&mut self, spare: &mut Vec<u8>, awaited: bool) -> Option<Work> {
         if self.fault.is_some() {
             return self.closing.then_some(Work::Close);

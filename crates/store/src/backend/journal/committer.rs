@@ -22,8 +22,8 @@ pub(super) const SEGMENT_BYTES: u64 = 16 << 20;
 /// A snapshot is made when the log holds more than this and more than the rows do. Less than a segment, so that the log, the
 /// next segment's first space and a small snapshot together take about a segment.
 pub(super) const SNAPSHOT_LOG_BYTES_MIN: u64 = 12 << 20;
-/// Whoever closes a journal whose log takes more than this, and [`COMPACT_LIVE_TIMES`] what the rows take, replaces it by a
-/// snapshot: what is left of a store that was emptied is small. Less would cost a few syncs more often than it is worth.
+/// Closing a journal whose log takes more than this, and more than [`COMPACT_LIVE_TIMES`] the rows, replaces it by a
+/// snapshot: a store that was emptied stays small. For less, a few more syncs would cost more than they are worth.
 pub(super) const COMPACT_LOG_BYTES_MIN: u64 = 512 << 10;
 const COMPACT_LIVE_TIMES: u64 = 4;
 
@@ -211,8 +211,8 @@ impl Committer {
         if failed || log_bytes < min.max(live.saturating_mul(COMPACT_LIVE_TIMES)) {
             return;
         }
-        // Whoever makes snapshots beside us stops when the journal closes, and removes what is half made; or waits for what we
-        // write no more.
+        // The snapshotter stops when the journal closes, and removes its unfinished snapshot; or it waits for frames
+        // that are no longer written.
         self.inner.durable.fail(Error::Unavailable("the journal is closed".into()));
         if self.inner.snapshotter_ended.reach(ENDED).await.is_err() {
             return;

@@ -5,14 +5,14 @@ use std::{io, path::PathBuf};
 /// Why a journal cannot be opened. Nothing in the directory was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// What is stored cannot be what was written.
+    /// The stored bytes are not those that were written.
     #[error(
         "{what}\n  --> {}, byte {offset}\nhint: batches that were acknowledged are missing here. Keep a copy of the directory, then restore \
          a backup. If the damage is in a log, `Options::on_damage = OnDamage::LoseTheRest` opens the copy with what stands before this place",
         file.display()
     )]
     Damaged {
-        /// What is wrong.
+        /// The symptom.
         what: String,
         /// In which file.
         file: PathBuf,
@@ -26,7 +26,7 @@ pub enum OpenError {
         file.display()
     )]
     NotThisStore {
-        /// What is wrong.
+        /// The symptom.
         what: String,
         /// Where.
         file: PathBuf,
@@ -44,7 +44,7 @@ pub enum OpenError {
     /// The file system did not do what it was asked.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
-        /// What was asked.
+        /// The failed operation.
         what: &'static str,
         /// Of what.
         path: PathBuf,

@@ -22,7 +22,7 @@ pub trait Files: Send + Sync + 'static {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Ends when all that was made, renamed and removed will outlive a crash.
     fn sync(&self) -> io::Result<()>;
-    /// What to call a file when talking to people.
+    /// The path of a file, for messages.
     fn path(&self, name: &str) -> PathBuf;
 }
 

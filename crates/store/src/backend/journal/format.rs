@@ -15,7 +15,7 @@
 use crate::records::Position;
 use onceflow_core::Timestamp;
 
-/// What this code writes, and the newest it reads.
+/// The version this code writes, and the newest it reads.
 pub(super) const VERSION: u32 = 1;
 pub(super) const HEADER_BYTES: usize = 64;
 pub(super) const FRAME_BYTES: usize = 40;
@@ -94,7 +94,7 @@ fn whole_crc(bytes: &[u8; HEADER_BYTES]) -> u32 {
     hasher.finalize()
 }
 
-/// What a frame carries.
+/// The content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameKind {
     /// The effects of the batches from `first` to `last`.
@@ -200,7 +200,7 @@ pub(super) fn snapshot_name(position: Position) -> String {
     format!("snap-{:016x}", position.0)
 }
 
-/// Whether a file is a log segment or a snapshot, and of which position.
+/// Parses the name of a log segment or a snapshot: its kind and position; `None` for other files.
 pub(super) fn parse_name(name: &str) -> Option<(FileKind, Position)> {
     let (kind, position) = match name.strip_prefix("log-") {
         Some(position) => (FileKind::Log, position),

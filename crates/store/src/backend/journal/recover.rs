@@ -5,7 +5,7 @@
 //! is cut off, with all behind it, since unsynced frames reach the disk in any order. Where it stops *at or below*, something
 //! that was promised is missing: that is damage, and it is refused.
 //!
-//! What this cannot see: damage inside the last synced group, if the marker that named it was lost with the power. Then the
+//! Undetected: damage inside the last synced group, if the marker that named it was lost in a power failure. Then the
 //! group looks torn.
 
 use super::{
@@ -23,7 +23,7 @@ use crate::{records::Position, state::StoreState};
 use onceflow_core::Timestamp;
 use std::path::PathBuf;
 
-/// What to do about damage.
+/// The reaction to damage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDamage {
     /// Do not open; change nothing.
@@ -33,16 +33,16 @@ pub enum OnDamage {
     LoseTheRest,
 }
 
-/// What was found when a journal was opened.
+/// The result of opening a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Whether the directory held no store and a new one was made.
+    /// The directory held no store and a new one was made.
     pub is_new: bool,
     /// How many rows are there.
     pub rows: u64,
     /// How many batches were replayed on top of the snapshot.
     pub batches_replayed: u64,
-    /// What a crash had left half written, and was cut off.
+    /// The half-written end of the log that a crash had left, and that was cut off.
     pub torn: Option<Torn>,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Opened {
     pub(super) log_bytes: u64,
     /// Files that are no longer needed.
     pub(super) obsolete: Vec<String>,
-    /// Whether everything is known to be on the disk, the names of the files too: then opening writes nothing.
+    /// Everything is known to be on the disk, the names of the files too: then opening writes nothing.
     pub(super) is_secured: bool,
     pub(super) recovered: Recovered,
 }
@@ -340,7 +340,7 @@ fn resume(
         let again = file.write_at(&log.bytes[uncertain..end.min(log.bytes.len())], uncertain as u64);
         again.map_err(OpenError::io("write", path.clone()))?;
     }
-    // What was read may never have been synced; from here on it is relied on.
+    // The bytes read may never have been synced; from here on they are relied on.
     opened.is_secured &= opened.recovered.torn.is_none() && uncertain >= end;
     if !opened.is_secured {
         file.sync().map_err(OpenError::io("sync", path.clone()))?;

@@ -30,7 +30,7 @@ impl Segment {
         let made = remove_if_there(files, &unfinished)
             .and_then(|()| Segment::make(files, &unfinished, Header { store, position: first }, room));
         let segment = made.map_err(|error| {
-            // What is left of it takes room that is missing elsewhere. If that fails too, the next opening does it.
+            // The remains of the file take space that is needed. If removing them fails too, the next opening does it.
             let _ = files.remove(&unfinished);
             NotCreated::NoTrace(error)
         })?;
@@ -91,9 +91,9 @@ impl Segment {
 /// Why there is no new segment.
 #[derive(Debug)]
 pub(super) enum NotCreated {
-    /// It could not be made; nothing has changed.
+    /// The segment could not be made; nothing has changed.
     NoTrace(io::Error),
-    /// Whether it is there after a crash is not known.
+    /// The segment may or may not exist after a crash.
     Unclear(io::Error),
 }
 

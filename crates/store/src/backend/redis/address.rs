@@ -25,9 +25,9 @@ const REPLY_MS_MAX: u64 = 10_000;
 pub struct Address {
     info: ConnectionInfo,
     tls: Option<TlsCertificates>,
-    /// What all our keys on the server begin with.
+    /// The prefix of all our keys on the server.
     pub(super) prefix: Arc<str>,
-    /// What may happen to acknowledged commits, and was accepted.
+    /// The risks to acknowledged commits that the user accepted.
     pub(super) accepted: BTreeSet<Risk>,
     /// Replicas that must have a commit before it counts as durable.
     pub(super) replicas: u32,
@@ -98,7 +98,7 @@ impl ShardKeys {
 pub struct BadAddress {
     /// The URL, without the password.
     pub url: String,
-    /// What is wrong with it, and what is right.
+    /// The mistake, and how to correct it.
     pub what: String,
 }
 

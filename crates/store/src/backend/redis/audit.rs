@@ -1,5 +1,5 @@
-//! Whether the rows of a shard and the sets that keep their names in order fit together. A row that was deleted behind our back
-//! leaves its name there, and one that was put has none.
+//! Checks that the rows of a shard and the sets that keep their names in order fit together. A row that was deleted
+//! behind our back leaves its name there, and one that was put has none.
 
 use super::{Redis, link::Trouble, wire};
 use crate::records::Error;

@@ -1,5 +1,5 @@
-//! Whether the server still has the store that we wrote to. A server that was flushed, restored from an older copy or
-//! replaced by an empty one answers as if nothing had ever been there; what tells one store from another is then gone, too.
+//! Checks that the server still has the store that we wrote to. A server that was flushed, restored from an older copy
+//! or replaced by an empty one answers as if nothing had ever been there; the identity of the store is then gone, too.
 
 use super::{Redis, link::Trouble, scripts, wire};
 use crate::records::Error;

@@ -30,19 +30,19 @@ const CONNECT_MS_MAX: u64 = 5_000;
 /// How often a call follows a cluster that says it is elsewhere.
 const MOVES_MAX: usize = 8;
 
-/// What became of a call that has no reply.
+/// The fate of a call that has no reply.
 #[derive(Clone, Debug)]
 pub(super) enum Trouble {
-    /// It was not sent.
+    /// The call was not sent.
     NotSent(String),
-    /// It may have been executed.
+    /// The call may have been executed.
     Lost(String),
     /// The server says that it was not executed, or why it failed.
     Refused(RedisError),
 }
 
 impl Trouble {
-    /// What to tell whoever changed nothing by asking.
+    /// The error for a call that only reads.
     pub(super) fn reading(self) -> Error {
         match self {
             Trouble::NotSent(why) | Trouble::Lost(why) => Error::Unavailable(why.into()),
@@ -50,7 +50,7 @@ impl Trouble {
         }
     }
 
-    /// What to tell whoever tried to change something.
+    /// The error for a call that changes something.
     pub(super) fn writing(self) -> Error {
         match self {
             Trouble::Lost(why) => Error::Unknown(why.into()),
@@ -59,7 +59,7 @@ impl Trouble {
     }
 }
 
-/// What a server means that did not do what it was asked. Scripts look at everything before they write, so nothing changed.
+/// The error for a call that the server refused. Scripts check everything before they write, so nothing changed.
 fn refusal(error: &RedisError) -> Error {
     let said = text(error);
     match error.code().unwrap_or_default() {
@@ -72,12 +72,12 @@ fn refusal(error: &RedisError) -> Error {
     }
 }
 
-/// Whether a server does not execute anything now, and will by and by: it starts, or is busy, or a cluster finds its feet.
+/// The server executes nothing now, but will soon: it starts, is busy, or a cluster is not ready.
 pub(super) fn passes(error: &RedisError) -> bool {
     matches!(error.code(), Some("LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN"))
 }
 
-/// What an error says, on one line.
+/// The text of an error, on one line.
 pub(super) fn text(error: &RedisError) -> String {
     error.to_string().replace('\n', " ")
 }
@@ -217,7 +217,7 @@ impl Link {
         answer.map_err(|error| {
             if error.code().is_some() {
                 if matches!(error.kind(), ErrorKind::Server(ServerErrorKind::ReadOnly)) {
-                    // It was the primary once.
+                    // The node was the primary once.
                     let _was_open = self.close(node, number);
                 }
                 return Trouble::Refused(error);
@@ -234,7 +234,7 @@ impl Link {
         node.cloned().unwrap_or_else(|| self.address.to_string())
     }
 
-    /// Whether a server is silent is for others to say; that it may be is noted here.
+    /// Notes that a server may be silent; the listener decides whether it is.
     fn note(&self, error: &RedisError) {
         if error.is_timeout() {
             self.silent.notify_one();
@@ -270,7 +270,8 @@ impl Link {
         if let Some(open) = find() {
             return Ok(open);
         }
-        // Who waited while another one tried in vain need not try too: a thousand would have to wait for each other.
+        // A caller that waited while another one tried in vain need not try too: a thousand would have to wait for each
+        // other.
         if let Some((_, why)) = failed.get(&node.cloned()).filter(|(number, _)| *number > came) {
             return Err(Trouble::NotSent(why.clone()));
         }

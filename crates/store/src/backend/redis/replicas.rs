@@ -15,7 +15,7 @@ const WAIT_MS_MAX: u64 = 10_000;
 /// How many replicas there must be, and how to ask for them.
 pub(super) struct Replicas {
     count: u32,
-    /// Whether the server can say that its own log, and those of replicas, are synced.
+    /// The server can confirm that its own log, and those of replicas, are synced.
     has_waitaof: bool,
     /// How many have asked.
     asked: AtomicU64,

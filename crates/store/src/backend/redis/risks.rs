@@ -68,7 +68,7 @@ impl FromStr for Risk {
 /// The settings to ask for.
 pub(super) const SETTINGS: [&str; 4] = ["maxmemory-policy", "appendonly", "appendfsync", "no-appendfsync-on-rewrite"];
 
-/// What these settings can lose.
+/// The risks of these settings.
 pub(super) fn of(settings: Value) -> Vec<Risk> {
     let Ok(settings) = BTreeMap::<String, String>::from_redis_value(settings) else { return vec![Risk::Unreadable] };
     let is = |name: &str, good: &str| settings.get(name).map(|value| value == good);

@@ -46,7 +46,7 @@ pub(super) static BATCH: Script = Script::new(BATCH_CODE);
 pub(super) static SCAN: Script = Script::new(SCAN_CODE);
 /// Sweeps values.
 pub(super) static SWEEP: Script = Script::after(sums::tables, include_str!("bury.lua"));
-/// What tells the store from every other.
+/// The identity of the store, different from every other's.
 pub(super) static IDENTITY: Script = Script::new(include_str!("identity.lua"));
 /// The store's clock.
 pub(super) static NOW: Script = Script::new(NOW_CODE);

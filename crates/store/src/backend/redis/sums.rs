@@ -1,5 +1,5 @@
-//! What a script needs to compute the checksums of rows: a server's Lua has no CRC, and counts in tables faster than bit by bit.
-//! Table `n` says what follows from a byte that stands `n` bytes before the end of what is summed.
+//! Tables with which a script computes the checksums of rows: a server's Lua has no CRC, and tables are faster than bit
+//! by bit. Table `n` holds the contribution of a byte that stands `n` bytes before the end of the summed bytes.
 
 use std::fmt::Write;
 

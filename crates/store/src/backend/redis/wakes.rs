@@ -1,9 +1,9 @@
-//! Who waits for work is woken by a message that the script publishes when a row becomes free. Positions are this
-//! process's own count of calls and messages: a call is counted when it is sent, a message when it arrives, so whatever
-//! became free after a call was executed has a higher number than the call.
+//! A caller that waits for work is woken by a message that the script publishes when a row becomes free. Positions are
+//! this process's own count of calls and messages: a call is counted when it is sent, a message when it arrives, so a
+//! row that became free after a call was executed has a higher number than the call.
 //!
-//! Whoever listens also says whether the server is lost: when the connection breaks, and when a call was not answered in
-//! time, for a server that is silent breaks nothing. It is back when it lets us listen anew.
+//! The listener also reports whether the server is lost: when the connection breaks, and when a call was not answered
+//! in time, for a server that is silent breaks nothing. The server is back when it accepts a new subscription.
 
 use super::link::{Link, text};
 use crate::{
@@ -31,13 +31,13 @@ use tokio::sync::{oneshot, watch};
 /// How long to wait before trying a lost server again.
 const RETRY_MS: u64 = 100;
 
-/// What became ready, as far as this process has heard.
+/// The rows that became ready, as far as this process has heard.
 #[derive(Default)]
 pub(super) struct Wakes {
     count: AtomicU64,
     heard: Mutex<Heard>,
     pub(super) bell: Signal,
-    /// Whether the server is lost.
+    /// The server is lost.
     pub(super) lost: watch::Sender<bool>,
 }
 

@@ -31,7 +31,7 @@ pub(super) fn field(key: &Key) -> Vec<u8> {
     field
 }
 
-/// What the fields of a group begin with.
+/// The prefix of the fields of a group.
 fn start(group: &Group, more: usize) -> Vec<u8> {
     let mut field = Vec::with_capacity(3 + group.id().len() + more);
     field.push(letter(group));
@@ -41,7 +41,7 @@ fn start(group: &Group, more: usize) -> Vec<u8> {
     field
 }
 
-/// Whether a field is of a row whose name is not kept in order.
+/// The field is of a row whose name is not kept in order.
 pub(super) fn is_heap(field: &[u8]) -> bool {
     field.first() == Some(&HEAP)
 }
@@ -82,7 +82,7 @@ pub(super) fn batch(batch: &Batch) -> Vec<u8> {
     out
 }
 
-/// Whether a batch only puts and deletes plain rows, each of them once: nothing follows from what they held.
+/// The batch only puts and deletes plain rows, each of them once: nothing depends on their old contents.
 fn is_plain(batch: &Batch) -> bool {
     let mut seen = BTreeSet::new();
     batch.claim.is_none()
@@ -194,7 +194,7 @@ pub(super) fn walk(rows_key: &str, group: &Group, from: Option<&Name>, limit: us
     Some(command)
 }
 
-/// What such a walk found.
+/// Reads the answer to such a walk.
 pub(super) fn walked(value: Value, group: &Group) -> Result<UnorderedPage, Error> {
     let Value::Array(parts) = value else { return Err(strange(&value)) };
     let [Value::BulkString(cursor), Value::Array(parts)] = &parts[..] else {
@@ -210,7 +210,7 @@ pub(super) fn walked(value: Value, group: &Group) -> Result<UnorderedPage, Error
     Ok(UnorderedPage { rows, next: (&cursor[..] != b"0").then(|| Name::new(cursor)) })
 }
 
-/// What the script that sweeps is told, but for how much it may do.
+/// The arguments of the script that sweeps, but for its budget.
 pub(super) fn sweep(ask: &SweepRequest) -> Vec<Vec<u8>> {
     let (key, seen, next) = &ask.turn;
     let mut arguments = vec![field(key), seen.to_vec(), next.to_vec()];
@@ -219,7 +219,7 @@ pub(super) fn sweep(ask: &SweepRequest) -> Vec<Vec<u8>> {
     arguments
 }
 
-/// What it answered.
+/// Reads its answer.
 pub(super) fn swept(value: Value) -> Result<Option<SweepReport>, Error> {
     let Value::Array(parts) = &value else { return Err(strange(&value)) };
     match parts[..] {
@@ -242,7 +242,7 @@ pub(super) fn swept(value: Value) -> Result<Option<SweepReport>, Error> {
     }
 }
 
-/// What a script answered that we do not understand.
+/// The error for an answer of a script that cannot be decoded.
 pub(super) fn strange(value: &Value) -> Error {
     Error::Damaged(format!("the server answered something else than its script does: {value:?}").into())
 }
@@ -285,7 +285,7 @@ pub(super) fn row(value: Value) -> Result<Option<Row>, Error> {
     }
 }
 
-/// What became of a batch, and whether it made something ready.
+/// Reads the result of a batch, and whether it made a row ready.
 pub(super) fn outcome(value: Value, asked: Option<&Claim>, position: Position) -> Result<(CommitResult, bool), Error> {
     let Value::Array(parts) = value else { return Err(strange(&value)) };
     let mut parts = parts.into_iter();

@@ -28,7 +28,7 @@ use tokio::{
     sync::oneshot,
 };
 
-/// What callers, the sender and the receiver share.
+/// The state that callers, the sender and the receiver share.
 pub(super) struct Wire {
     inner: Mutex<Inner>,
     /// The claims of this process. A reply is noted there before its caller has it, and before the connection counts as
@@ -59,7 +59,7 @@ struct Call {
     reply: oneshot::Sender<Result<ReplyBody, Error>>,
 }
 
-/// What a call does.
+/// The effect of a call.
 pub(super) enum Kind {
     Read,
     /// The claims that its answer grants or drops.
@@ -155,7 +155,7 @@ impl Wire {
                 }
             }
             drop(inner);
-            // Who does not wait any more does not want to know.
+            // A caller that does not wait any more gets no answer.
             drop(call.reply.send(answer));
         }
     }

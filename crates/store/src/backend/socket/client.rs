@@ -6,7 +6,7 @@
 //! | to a commit that was not, or that the server says it did not execute | [`Error::Unavailable`]: nothing changed |
 //! | to anything else, and to every later call | [`Error::Unavailable`] |
 //!
-//! What a server answers is durable already, so [`durable`](Records::durable) has nothing to wait for, and
+//! A server's answers are durable already, so [`durable`](Records::durable) has nothing to wait for, and
 //! [`position`](Records::position) is the latest that an answer was decided at: never ahead of what the caller knows.
 
 use super::{
@@ -31,7 +31,7 @@ pub enum ConnectError {
     /// There is no socket, or nobody listens there, or whoever did went away. Try again, or serve.
     #[error("nobody serves the store there: {0}")]
     Nobody(Broken),
-    /// Somebody is there who cannot be talked to. Trying again will not help.
+    /// A server is there that cannot be talked to. Trying again will not help.
     #[error("the store there cannot be shared: {0}")]
     Refused(Broken),
 }
@@ -80,7 +80,7 @@ impl Socket {
         Ok(Socket { wire, welcome })
     }
 
-    /// What the server said first.
+    /// The server's first message.
     pub fn welcome(&self) -> &Welcome {
         &self.welcome
     }

@@ -30,7 +30,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, mpsc},
 };
 
-/// What waits to be sent.
+/// A message that waits to be sent.
 enum Outgoing {
     Reply(Decided),
     /// All that was executed stands before this.
@@ -40,7 +40,7 @@ enum Outgoing {
 /// A reply on its way out.
 struct Decided {
     call: u64,
-    /// It leaves when this is durable.
+    /// The answer is sent when this position is durable.
     position: Position,
     is_commit: bool,
     answer: Result<ReplyBody, Error>,
@@ -73,7 +73,7 @@ async fn serve(shared: Arc<Shared>, stream: UnixStream, place: OwnedSemaphorePer
     let guest = Guest { shared, replies, waits: Waits::default(), place, present };
     guest.take_requests(reader).await?;
     guest.waits.end_all();
-    // Who left does not hear it.
+    // A guest that has left does not hear it.
     drop(guest.replies.send(Outgoing::Goodbye).await);
     Ok(())
 }
@@ -102,7 +102,7 @@ impl Drop for Present {
     }
 }
 
-/// What is executed for one guest.
+/// The calls executed for one guest.
 struct Guest {
     shared: Arc<Shared>,
     replies: mpsc::Sender<Outgoing>,
@@ -337,7 +337,7 @@ impl Sender {
         let Decided { call, position, is_commit, answer } = reply;
         let answer = match durable {
             Ok(()) => answer.map_err(FlatError::from),
-            // It was decided on what may be gone after a crash, so the answer may not leave.
+            // The answer rests on a state that may be gone after a crash, so it may not be sent.
             Err(error) if is_commit => Err(FlatError::Unknown(reason(&error))),
             Err(error) => Err(FlatError::Unavailable(reason(&error))),
         };

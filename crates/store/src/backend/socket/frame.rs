@@ -12,15 +12,15 @@ pub enum Broken {
     /// The system says so.
     #[error("{0}")]
     Io(Arc<std::io::Error>),
-    /// It ended inside a frame.
+    /// The connection ended inside a frame.
     #[error("the connection ended in the middle of a frame")]
     Truncated,
     /// A frame over the limit.
     #[error("a frame of {bytes} bytes is over the limit of {limit}")]
     TooLong {
-        /// What it announced.
+        /// The announced length.
         bytes: usize,
-        /// What is allowed.
+        /// The limit.
         limit: usize,
     },
     /// A frame that is no message.
@@ -32,17 +32,17 @@ pub enum Broken {
     /// Another version of this program.
     #[error("the other side speaks protocol {theirs}, this is {ours}; use the same version of onceflow on both")]
     Version {
-        /// What the other side speaks.
+        /// The version of the other side.
         theirs: u32,
-        /// What we speak.
+        /// Our version.
         ours: u32,
     },
     /// Another user.
     #[error("the other side runs as user {theirs}, this as {ours}; a store is shared by one user's processes only")]
     OtherUser {
-        /// Who is there.
+        /// The user on the other side.
         theirs: u32,
-        /// Who we are.
+        /// Our user.
         ours: u32,
     },
 }

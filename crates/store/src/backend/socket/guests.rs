@@ -1,4 +1,4 @@
-//! Who is told that a guest came, committed and left: whoever keeps account of what each process has claimed.
+//! The observer of guests: the account of each process's claims is told when a guest came, committed and left.
 
 use super::protocol::Hello;
 use crate::{records::Error, world::BoxFuture};

@@ -1,5 +1,5 @@
-//! Whether the other side of a connection is the same user. Not even the superuser is let in: what it writes, the
-//! store's owner could not read.
+//! Checks that the other side of a connection is the same user. Not even the superuser is let in: the store's owner
+//! could not read the files that it writes.
 
 use super::frame::Broken;
 use tokio::net::UnixStream;
@@ -9,7 +9,7 @@ pub(super) fn check_same_user(stream: &UnixStream) -> Result<(), Broken> {
     same_user(stream.peer_cred()?.uid(), own_user()?)
 }
 
-/// Who we are, asked of a connection with ourselves.
+/// Our own user id, read from a connection with ourselves.
 fn own_user() -> std::io::Result<u32> {
     let (one, _other) = UnixStream::pair()?;
     Ok(one.peer_cred()?.uid())

@@ -44,16 +44,16 @@ struct HelloPart {
     more: bool,
 }
 
-/// What a server says first.
+/// A server's first message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
     /// Names this opening of the store, for ever: positions are comparable within it.
     pub opening: u128,
-    /// Who serves, for people.
+    /// The process that serves, for people.
     pub holder: String,
 }
 
-/// What a client asks.
+/// A client's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Request {
     Get {
@@ -71,11 +71,11 @@ pub(super) enum Request {
         seen: Position,
         until: Timestamp,
     },
-    /// Nobody waits for the `Wait` of this call any more. It has no reply.
+    /// The caller does not wait for the `Wait` of this call any more. It has no reply.
     Cancel,
 }
 
-/// What a server answers.
+/// A server's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Reply {
     /// To a call, decided at a position that is durable.

@@ -25,7 +25,7 @@ pub(super) enum Phase {
     Gone,
 }
 
-/// What all connections of a server share.
+/// The state that all connections of a server share.
 pub(super) struct Shared {
     pub(super) records: Arc<dyn Records>,
     pub(super) guests: Arc<dyn Guests>,

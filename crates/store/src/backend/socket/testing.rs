@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use onceflow_core::{Batch, Group, Key, Name, Row, Shard, Timestamp};
 use serde::Serialize;
 
-/// What a reader made of some bytes.
+/// The frames and messages that a reader decoded from some bytes.
 #[derive(Debug, Default)]
 pub struct Heard {
     /// Frames that were whole.
@@ -131,7 +131,7 @@ pub fn welcome(welcome: &super::Welcome) -> Vec<u8> {
     body(welcome)
 }
 
-/// What is sent before the first frame.
+/// The bytes sent before the first frame.
 pub fn greeting() -> Bytes {
     Bytes::copy_from_slice(&super::protocol::greeting())
 }

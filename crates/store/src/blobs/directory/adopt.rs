@@ -1,4 +1,4 @@
-//! Taking a file in without copying it: it gets a second name, in the store, and then loses its first.
+//! Adopts a file without copying it: the file gets a second name, in the store, and then loses its first.
 
 use super::{
     layout::Layout,
@@ -18,17 +18,17 @@ use std::{
     path::Path,
 };
 
-/// Whether a file could be taken in as it is.
+/// The result of linking a file into the store.
 pub(super) enum Linked {
-    /// It is an object now.
+    /// The file is an object now.
     ContentInfo(ContentInfo),
-    /// It cannot be linked from where it is and must be copied: the file, and how long it is.
+    /// The file cannot be linked from where it is and must be copied: the open file, and its length.
     Elsewhere(File, u64),
 }
 
 pub(super) fn link(layout: &Layout, name: ObjectName, path: &Path, hints: &Hints) -> Result<Linked, Error> {
     if path.parent().is_some_and(|parent| parent == layout.objects) {
-        // To take it from there would take it from whoever it belongs to.
+        // Adopting the file of another object would take it from its owner.
         return Err(unreadable(name, path, &io::Error::new(ErrorKind::InvalidInput, "it is an object of the store")));
     }
     let (mut file, len) = match open_regular(path) {
@@ -54,13 +54,13 @@ pub(super) fn link(layout: &Layout, name: ObjectName, path: &Path, hints: &Hints
     Ok(Linked::ContentInfo(stored))
 }
 
-/// Another mount of the same device, a file with too many names or of another owner.
+/// The error means that the file must be copied: another mount, a file with too many names or of another owner.
 fn cannot_be_linked(error: &io::Error) -> bool {
     use ErrorKind::{CrossesDevices, PermissionDenied, TooManyLinks, Unsupported};
     matches!(error.kind(), CrossesDevices | PermissionDenied | TooManyLinks | Unsupported)
 }
 
-/// The file is gone. If the object is there, this is a second try, and the first one took the file.
+/// The file is gone. If the object exists, this is a second try, and the first one took the file.
 fn already(layout: &Layout, name: ObjectName, path: &Path, gone: &io::Error) -> Result<Linked, Error> {
     match digest(&layout.object(name)) {
         Ok(stored) => {
@@ -72,7 +72,7 @@ fn already(layout: &Layout, name: ObjectName, path: &Path, gone: &io::Error) -> 
     }
 }
 
-/// A link or a device under the object's name would make the object something that changes.
+/// Opens a regular file. A link or a device under the object's name would make the object something that changes.
 pub(in crate::blobs) fn open_regular(path: &Path) -> io::Result<(File, u64)> {
     if !fs::symlink_metadata(path)?.is_file() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"));

@@ -1,4 +1,4 @@
-//! Where the files of a store are, and the file operations that are safe to repeat.
+//! The paths of a store's files, and the file operations that are safe to repeat.
 
 use crate::{
     blobs::{Error, ObjectName},
@@ -12,7 +12,7 @@ use std::{
     sync::{Arc, atomic::AtomicU64, atomic::Ordering::Relaxed},
 };
 
-/// The paths of a store, and what it is called in errors.
+/// The paths of a store, and its name in errors.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     pub(super) root: PathBuf,
@@ -27,8 +27,8 @@ impl Layout {
         Layout { objects: root.join("objects"), unfinished: root.join("unfinished"), root, place }
     }
 
-    /// Makes the directories durably, with those above that may be as new. The one for what is unfinished comes last, when
-    /// all others are on the disk: where it is, there is nothing to do.
+    /// Makes the directories durably, with those above that may be as new. The `unfinished` directory is made last,
+    /// when all others are on the disk: if it exists, there is nothing to do.
     pub(super) fn make(&self) -> Result<(), Error> {
         /// The store's own directories above this one: that of all shards, the store's, and what that was made in.
         const ABOVE: usize = 3;
@@ -57,12 +57,12 @@ impl Layout {
         self.unfinished.join(format!("{name}.{}-{try_}", std::process::id()))
     }
 
-    /// Tells the names of all whole objects, in no order.
+    /// Calls `tell` with the names of all whole objects, in no order.
     pub(super) fn object_names(&self, tell: impl FnMut(ObjectName)) -> io::Result<()> {
         names(&self.objects, |file| file.parse().ok(), tell)
     }
 
-    /// Tells the names of what is unfinished, in no order, as often as there are tries.
+    /// Calls `tell` with the names of unfinished objects, in no order, once for each try.
     pub(super) fn unfinished_names(&self, tell: impl FnMut(ObjectName)) -> io::Result<()> {
         names(&self.unfinished, |file| file.split_once('.')?.0.parse().ok(), tell)
     }
@@ -79,7 +79,7 @@ impl Layout {
         Ok(())
     }
 
-    /// What the system says about the file of an object.
+    /// The error for a system call on the file of an object.
     pub(super) fn error(&self, name: ObjectName, error: &io::Error) -> Error {
         match error.kind() {
             NotFound => Error::Missing { name, place: self.place.clone() },

@@ -1,5 +1,5 @@
-//! An object on its way in. It holds the only name of its file until it is published; dropped before, it takes the file with
-//! it, and after a crash `list` finds the file.
+//! An object that is being written. It holds the only name of its file until it is published; dropped before, it
+//! removes the file, and after a crash `list` finds the file.
 
 use super::layout::Layout;
 use crate::blobs::{ContentInfo, Error, Hashing, ObjectName, verified::Look};
@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A file under `unfinished`, and what was written to it.
+/// A file under `unfinished`, and the bytes written to it so far.
 pub(super) struct Unfinished {
     layout: Layout,
     name: ObjectName,
@@ -40,20 +40,20 @@ impl Unfinished {
         Ok(self)
     }
 
-    /// What its file looks like now.
+    /// The `stat` of its file now.
     pub(super) fn look(&self) -> Option<Look> {
         self.file.metadata().ok().and_then(|metadata| Look::of(&metadata))
     }
 
-    /// Makes it an object, durably.
+    /// Publishes the file as an object, durably.
     pub(super) fn publish(self) -> Result<ContentInfo, Error> {
         make_read_only(&self.file);
         self.file.sync_all().map_err(|error| Error::io(&self.layout.place, &error))?;
         let stored = self.hashing.info();
         let linked = fs::hard_link(&self.path, self.layout.object(self.name));
         settle(&self.layout, self.name, linked, stored)?;
-        // Earlier tries of the same writer, whose reply was lost or which were stopped. If this fails they go with
-        // the object.
+        // Removes earlier tries of the same writer, whose reply was lost or which were stopped. If this fails they are
+        // deleted with the object.
         let _ = self.layout.clear_unfinished(self.name);
         Ok(stored)
     }
@@ -65,8 +65,8 @@ impl Drop for Unfinished {
     }
 }
 
-/// Makes the outcome of linking a synced file into `objects` good and durable: it is fine when the object was there
-/// already with the same content.
+/// Completes linking a synced file into `objects`, durably: it is fine when the object existed already with the same
+/// content.
 pub(super) fn settle(
     layout: &Layout,
     name: ObjectName,
@@ -76,7 +76,7 @@ pub(super) fn settle(
     match linked {
         Ok(()) => {}
         Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) => {
-            // Not found: somebody deleted our file, because the object is whole or is not to be.
+            // Not found: another process deleted our file, because the object is whole or is not wanted.
             let found = digest(&layout.object(name)).map_err(|error| layout.error(name, &error))?;
             if found != stored {
                 return Err(Error::Exists { name, place: layout.place.clone() });
@@ -84,18 +84,18 @@ pub(super) fn settle(
         }
         Err(error) => return Err(Error::io(&layout.place, &error)),
     }
-    // Also when it was there already: whoever linked it may have crashed before this.
+    // Also when the object existed already: the process that linked it may have crashed before this.
     sync_directory(&layout.objects).map_err(|error| Error::unknown(&layout.place, error))
 }
 
-/// What a file holds.
+/// The length and digest of a file.
 pub(super) fn digest(path: &Path) -> io::Result<ContentInfo> {
     digest_open(&mut File::open(path)?)
 }
 
-/// What an open file holds, from where it stands.
+/// The length and digest of an open file, from its current offset.
 pub(in crate::blobs) fn digest_open(file: &mut File) -> io::Result<ContentInfo> {
-    // No larger than the file: there may be many small ones.
+    // The buffer is no larger than the file: there may be many small ones.
     let room = file.metadata()?.len().saturating_add(1).clamp(512, 256 << 10) as usize;
     let (mut hashing, mut buffer) = (Hashing::default(), vec![0; room]);
     loop {

@@ -1,5 +1,5 @@
-//! Who may be writing objects: a file for each writer that says that its process lives ([`alive`](crate::alive)). So what a
-//! dead writer left unfinished is known at once, and not from its age.
+//! The writers of objects: each has a file that tells that its process is alive ([`alive`](crate::alive)). So the
+//! unfinished objects of a dead writer are detected at once, and not by their age.
 
 use crate::alive::{self, Alive};
 use std::{
@@ -10,7 +10,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// The writers of this process, and where those of others are.
+/// The writers of this process, and the directory with those of others.
 #[derive(Debug)]
 pub(super) struct Writers {
     directory: PathBuf,
@@ -18,7 +18,7 @@ pub(super) struct Writers {
 }
 
 impl Writers {
-    /// Those of a directory, which may not be there yet. What dead writers left there goes.
+    /// Opens the writers of a directory, which may not exist yet. Deletes the files of dead writers.
     pub(super) fn at(directory: PathBuf) -> Self {
         let writers = Writers { directory, ours: Mutex::default() };
         if let Err(error) = writers.sweep() {
@@ -27,7 +27,7 @@ impl Writers {
         writers
     }
 
-    /// This process writes as `writer` from now on.
+    /// Registers this process as `writer` from now on.
     pub(super) fn enlist(&self, writer: u128) -> io::Result<()> {
         let mut ours = self.ours.lock().unwrap_or_else(PoisonError::into_inner);
         if let std::collections::btree_map::Entry::Vacant(entry) = ours.entry(writer) {
@@ -36,7 +36,7 @@ impl Writers {
         Ok(())
     }
 
-    /// Whether a writer has ended. Its file goes.
+    /// The writer has ended. Its file is removed.
     pub(super) fn has_ended(&self, writer: u128) -> io::Result<bool> {
         if self.ours.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&writer) {
             return Ok(false);

@@ -10,7 +10,7 @@ use object_store::{
 use onceflow_core::limits::PART_BYTES;
 use std::sync::Arc;
 
-/// Which bucket, and how to reach it. What is not given comes from the environment (`AWS_ACCESS_KEY_ID`, `AWS_REGION`
+/// The bucket, and how to reach it. Settings not given come from the environment (`AWS_ACCESS_KEY_ID`, `AWS_REGION`
 /// …), as for other tools.
 ///
 /// Give the bucket a lifecycle rule that ends incomplete multipart uploads, as a second net under ours.
@@ -32,7 +32,7 @@ impl S3 {
     /// Opens the bucket; nothing is asked of the server yet.
     ///
     /// # Errors
-    /// When what is given does not fit together.
+    /// When the settings do not fit together.
     pub fn open(&self, world: Arc<dyn World>) -> Result<Objects, Error> {
         let place: Arc<str> = format!("the bucket s3://{}/{}", self.bucket, self.prefix).into();
         let client = |headers| self.client(headers).map_err(|error| Error::unavailable(&place, error));

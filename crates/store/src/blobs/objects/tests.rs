@@ -32,7 +32,7 @@ impl Server {
         Server { memory: Arc::default(), open: Arc::default(), plan }
     }
 
-    /// What another process sees.
+    /// The server as another process sees it, without faults.
     fn healthy(&self) -> Self {
         Server { plan: FaultPlan::never(), ..self.clone() }
     }

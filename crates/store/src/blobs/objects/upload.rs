@@ -1,5 +1,5 @@
-//! Content larger than one part. In this order, so that whatever stops us leaves only what can be found:
-//! begin an upload, note its id under `unfinished/<name>`, send the parts, complete it if the name is free, delete the note.
+//! Uploads content larger than one part. The order ensures that an interruption leaves only what can be found: begin an
+//! upload, note its id under `unfinished/<name>`, send the parts, complete it if the name is free, delete the note.
 
 use super::{Created, Error, ObjectName, Objects, Parts, StorePath};
 use crate::world::World;
@@ -18,7 +18,7 @@ pub(super) struct Uploads {
     /// Completes an upload only if the name is free.
     completing: Arc<dyn MultipartStore>,
     part_bytes: usize,
-    /// Where an upload is aborted that nobody waits for any more.
+    /// Runs the abort of an upload whose caller has gone.
     world: Arc<dyn World>,
 }
 
@@ -39,7 +39,7 @@ impl Uploads {
 }
 
 impl Objects {
-    /// Sends `first` and what follows.
+    /// Sends `first` and the parts after it.
     pub(super) async fn upload(
         &self,
         uploads: &Uploads,
@@ -56,12 +56,12 @@ impl Objects {
             self.complete(uploads, &begun.path, &id, ids).await
         };
         let created = sent.await;
-        // What is not known to have failed is left alone: it may be whole.
+        // An upload that is not known to have failed is left alone: it may be whole.
         if matches!(created, Ok(Created::Yes) | Err(Error::Unknown { .. })) {
             begun.id = None;
         }
         if matches!(created, Ok(Created::Yes)) {
-            // If this fails the note goes with the object.
+            // If this fails, the note is deleted with the object.
             let _ = self.store.delete(&self.note(name)).await;
         } else if let Some(id) = begun.id.take() {
             self.abort(uploads, name, &begun.path, &id).await;
@@ -100,7 +100,7 @@ impl Objects {
             }
             match uploads.parts.put_part(path, id, ids.len(), part).await {
                 Ok(id) => ids.push(id),
-                // Somebody deleted what was under this name, so it is not to be.
+                // Another process deleted everything under this name, so the object is not wanted.
                 Err(error @ StoreError::NotFound { .. }) => return Err(self.reading(name, &error)),
                 Err(error) => return Err(self.nothing_yet(&error)),
             }
@@ -151,7 +151,7 @@ impl Objects {
         }
     }
 
-    /// As far as it can; `delete` does the rest.
+    /// Aborts an upload as far as possible; `delete` does the rest.
     async fn abort(&self, uploads: &Uploads, name: ObjectName, path: &StorePath, id: &MultipartId) {
         match uploads.parts.abort_multipart(path, id).await {
             Ok(()) | Err(StoreError::NotFound { .. }) => drop(self.store.delete(&self.note(name)).await),
@@ -159,7 +159,7 @@ impl Objects {
         }
     }
 
-    /// Before an upload is completed, nothing is visible, whatever went wrong.
+    /// The error before an upload is completed: nothing is visible, whatever went wrong.
     fn nothing_yet(&self, error: &StoreError) -> Error {
         Error::unavailable(&self.place, error)
     }

@@ -176,7 +176,7 @@ async fn a_dropped_create_leaves_nothing_to_read(blobs: &dyn Blobs) {
         stop_in_the_middle(blobs, name, generated(1, len, 1000)).await;
         assert_missing(blobs, name).await;
     }
-    // What is left, if anything, is found, and goes with the name.
+    // Remains, if any, are listed, and are deleted with the name.
     assert!(all(blobs).await.iter().all(|listed| *listed == Listed { name, state: State::Unfinished }));
     blobs.delete(name).await.unwrap();
     assert_eq!(all(blobs).await, []);

@@ -121,7 +121,7 @@ pub async fn deleting_a_group_deletes_exactly_its_rows(bed: Bed) {
     }
 }
 
-/// What happens in one shard is not seen in another.
+/// Changes in one shard are not visible in another.
 pub async fn shards_are_isolated(bed: Bed) {
     let other = Shard(1);
     let mut there = bed.once([put(key("a"), row("there")), ready("lane")]);

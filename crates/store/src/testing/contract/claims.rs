@@ -1,4 +1,4 @@
-//! What a claim answers, and what it leaves: the fence, and when it may be taken over.
+//! The answer of a claim, and the row it leaves: the fence, and when the claim may be taken over.
 
 use super::{Bed, bed::name_of};
 use crate::testing::batches::*;

@@ -48,7 +48,7 @@ pub async fn adding_zero_to_an_absent_counter_fires(bed: Bed) {
     assert_eq!(bed.run([add(key("n"), 0, [])]).await.fired, []);
 }
 
-/// What is put or deleted after the last change, in the same batch, counts.
+/// A put or a delete after the last change, in the same batch, counts.
 pub async fn a_trigger_depends_on_the_row_at_the_end_of_the_batch(bed: Bed) {
     let zero = || add(key("n"), 0, [put(key("zero"), row(""))]);
     assert_eq!(bed.run([zero(), delete(key("n"))]).await.fired, []);

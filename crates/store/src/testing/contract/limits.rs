@@ -1,4 +1,4 @@
-//! What exceeds a limit is refused at once, naming the limit, and changes nothing; what is at the limit works.
+//! A batch that exceeds a limit is refused at once, naming the limit, and changes nothing; a batch at the limit works.
 
 use super::Bed;
 use crate::{

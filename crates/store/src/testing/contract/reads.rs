@@ -1,4 +1,4 @@
-//! What `get` and `scan` see.
+//! The rows that `get` and `scan` see.
 
 use super::Bed;
 use crate::{records::Scan, testing::batches::*};

@@ -4,7 +4,7 @@ use super::Bed;
 use crate::testing::batches::{add, batch, bit, bits, count, key, put, row};
 use onceflow_core::{Require, Require::*, Row};
 
-/// Whether a batch that requires this happens.
+/// A batch that requires this is applied.
 async fn holds(bed: &Bed, require: Require) -> bool {
     let mut asks = batch([]);
     asks.requires.push(require);

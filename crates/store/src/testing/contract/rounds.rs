@@ -68,7 +68,7 @@ pub async fn counters_fire_only_when_no_bitmap_is_full(bed: Bed) {
     assert_eq!(bed.get(key("n")).await, Some(count(1)));
     let done = bed.run([zero(), chain(add(key("n"), -1, []))]).await;
     assert_eq!(done.fired, ["a", "b", "c", "n"].map(key));
-    // What was at zero, and was then put or deleted by a set's trigger, is what it is now.
+    // A row that was at zero, and was then put or deleted by a set's trigger, is what it is now.
     assert_eq!(bed.run([zero(), chain(put(key("n"), row("text")))]).await.fired, ["a", "b", "c"].map(key));
     assert_eq!(bed.run([delete(key("n")), zero(), chain(delete(key("n")))]).await.fired, ["a", "b", "c"].map(key));
 }
@@ -85,7 +85,7 @@ pub async fn bitmaps_filled_by_a_counter_fire_before_further_counters(bed: Bed) 
 pub async fn changes_of_one_round_are_summed_before_firing(bed: Bed) {
     let last = |delta| add(key("sum"), delta, [put(key("end"), row(""))]);
     let fires = |name: &str, delta| bit(key(name), 0, 1, [last(delta)]);
-    // It would be at zero between the two.
+    // The sum would be at zero between the two.
     bed.run([put(key("sum"), count(1))]).await;
     let done = bed.run([fires("a", -1), fires("b", 1)]).await;
     assert_eq!(done.fired, ["a", "b"].map(key));

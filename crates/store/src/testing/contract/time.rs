@@ -30,7 +30,7 @@ pub async fn a_refusal_carries_the_position_it_was_decided_at(bed: Bed) {
     assert!(empty >= refused && bed.records.position() >= empty);
 }
 
-/// What was answered becomes durable: an applied batch, a refusal, and what was read.
+/// Every answer becomes durable: an applied batch, a refusal, and a read.
 pub async fn every_reply_becomes_durable(bed: Bed) {
     let applied = bed.run([put(key("a"), row(""))]).await.position;
     bed.world.hurry(bed.records.durable(applied)).await.expect("it becomes durable");

@@ -33,7 +33,7 @@ pub async fn round_robin_wraps_after_the_last_name(bed: Bed) {
     assert_eq!(order, [b"a".to_vec(), vec![0xFF], full(b"1"), full(b"2")].map(Name::new));
 }
 
-/// Nobody starves: a lane that is always ready does not keep another waiting.
+/// No lane starves: a lane that is always ready does not keep another waiting.
 pub async fn a_busy_lane_does_not_starve_another(bed: Bed) {
     for (busy, other) in [("lane-aaa1", "lane-bbb1"), ("x", "xy"), ("y", "x")] {
         bed.run([delete_group(queue()), delete_group(queue().claims())]).await;

@@ -7,7 +7,7 @@ use onceflow_core::{Group, Op, Pick, Shard, Timestamp};
 /// Begins to wait, does these, and expects the wait to end by that.
 async fn wakes(bed: &Bed, ops: impl IntoIterator<Item = Op>) {
     let mut wait = bed.records.wait(SHARD, bed.records.position(), Timestamp::NEVER);
-    // It may end at once, for no reason.
+    // The wait may end at once, for no reason.
     let ended = poll_once(&mut wait).await.is_ready();
     bed.run(ops).await;
     if !ended {
@@ -39,7 +39,7 @@ pub async fn an_unclaimed_second_row_ends_the_wait(bed: Bed) {
     }
 }
 
-/// What became ready after `seen`, but before the call, ends the wait at once.
+/// A row that became ready after `seen`, but before the call, ends the wait at once.
 pub async fn a_row_freed_between_seen_and_wait_is_not_missed(bed: Bed) {
     let seen = bed.run([put(key("a"), row(""))]).await.position;
     bed.run([ready("a")]).await;

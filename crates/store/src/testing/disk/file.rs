@@ -1,4 +1,4 @@
-//! What one file holds: for whoever reads it now, and for whoever finds it after a power cut.
+//! The content of one file: for a reader now, and for a reader after a power cut.
 
 use crate::testing::random::Random;
 
@@ -7,9 +7,9 @@ const SECTOR_BYTES: usize = 512;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Content {
-    /// What readers see.
+    /// The bytes that readers see.
     now: Vec<u8>,
-    /// What a power cut leaves for certain.
+    /// The bytes that a power cut leaves for certain.
     durable: Vec<u8>,
     /// Written and not synced: from where to where.
     dirty: Vec<(usize, usize)>,
@@ -42,7 +42,7 @@ impl Content {
         self.lost.append(&mut self.dirty);
     }
 
-    /// What is there after a power cut: of everything not synced, each sector or not.
+    /// The content after a power cut: of everything not synced, each sector or not.
     pub(super) fn after_power_cut(&self, random: &mut Random) -> Content {
         let mut left = self.durable.clone();
         for (from, to) in self.lost.iter().chain(&self.dirty) {

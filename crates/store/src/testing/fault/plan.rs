@@ -70,7 +70,7 @@ enum When {
     ByChance(Odds, Random),
 }
 
-/// What a call is to do.
+/// The planned fate of a call.
 pub(crate) enum Verdict {
     Go,
     LoseReply(Error),
@@ -104,12 +104,12 @@ impl FaultPlan {
         lock(&self.0).calls
     }
 
-    /// Whether a call has failed by this plan.
+    /// A call has failed by this plan.
     pub fn reached(&self) -> bool {
         lock(&self.0).reached
     }
 
-    /// Whether the process has died.
+    /// The process has died.
     pub fn stopped(&self) -> bool {
         lock(&self.0).stopped
     }

@@ -192,7 +192,8 @@ impl Generator {
         bit(key, number, of, then)
     }
 
-    /// What follows when a row is complete. It depends on the key, so that all operations on it agree, but for a few.
+    /// The operations that follow when a row is complete. They depend on the key, so that all operations on it agree,
+    /// but for a few.
     fn trigger(&mut self, key: &Key, level: usize) -> Vec<Op> {
         let differs = u64::from(self.random.per_mille(3));
         let seed = key.name.as_bytes().iter().fold(self.seed ^ differs, |seed, byte| seed * 31 + u64::from(*byte));

@@ -1,4 +1,4 @@
-//! What a batch means, as plainly as it can be said. Slow on purpose: everything is copied, searched and sorted
+//! The meaning of a batch, as plainly as it can be said. Slow on purpose: everything is copied, searched and sorted
 //! again for every batch, and nothing is derived from anything else.
 
 use crate::testing::batches::bits;
@@ -10,24 +10,24 @@ use onceflow_core::{
 };
 use std::collections::BTreeMap;
 
-/// What should become of a batch.
+/// The expected result of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// It happens.
+    /// The batch is applied.
     Applied {
         /// The rows whose triggers fire, in order.
         fired: Vec<Key>,
-        /// What its claim takes.
+        /// The row that its claim takes.
         claimed: Option<Claimed>,
     },
     /// A require does not hold.
     Refused {
         /// Which.
         which: usize,
-        /// What its row holds.
+        /// The content of that require's row.
         found: Option<Row>,
     },
-    /// It is wrong.
+    /// The batch is invalid.
     Invalid,
 }
 

@@ -15,7 +15,7 @@ use onceflow_core::{Batch, Name, Row, Shard, Timestamp};
 pub struct Mismatch {
     /// After which batch, counted from 0.
     pub at: usize,
-    /// What the backend answered, and what it should have.
+    /// The backend's answer, and the right one.
     pub what: String,
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use onceflow_core::{Pick, Timestamp};
 
-/// What becomes of the batches of many scripts.
+/// The results of the batches of many scripts.
 #[derive(Default, Debug)]
 struct Tally {
     applied: u32,

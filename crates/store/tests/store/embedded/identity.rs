@@ -1,4 +1,4 @@
-//! What belongs to a store stays together: its lock, its log, its objects.
+//! The parts of a store stay together: its lock, its log, its objects.
 
 use super::*;
 use std::{fs, path::PathBuf};
@@ -11,7 +11,7 @@ async fn store_in(dir: &Path, row: &str) {
     let objects = dir.join("blobs/0/objects");
     fs::create_dir_all(&objects).unwrap();
     fs::write(objects.join("object"), "content").unwrap();
-    // Whoever opens it next says whose objects they are.
+    // The next process that opens the store records whose objects they are.
     open(dir).await.close().await.unwrap();
     assert_eq!(fs::read(dir.join("store-id")).unwrap(), fs::read(dir.join("blobs/store-id")).unwrap());
 }

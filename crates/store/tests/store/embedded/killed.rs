@@ -86,7 +86,7 @@ async fn commit(store: &dyn Records, name: &str) {
         Err(Error::Unknown(_)) => return say(&format!("unknown {name}")),
         other => panic!("a new name was not applied: {other:?}"),
     }
-    // What was acknowledged is there for everyone, whoever owns the directory now: this cannot happen.
+    // An acknowledged row is there for every process, whoever owns the directory now: this batch is never applied.
     let mut never = Batch::new(SHARD);
     never.require_absent(key(name)).put(key(name), Row::new("again")).put(Group::rows("never").key(name), Row::new(""));
     match records::commit_durably(store, never).await {
@@ -95,7 +95,7 @@ async fn commit(store: &dyn Records, name: &str) {
     }
 }
 
-/// What the parent knows.
+/// The parent's knowledge of its children.
 struct Parent {
     dir: tempfile::TempDir,
     tell: mpsc::UnboundedSender<(usize, String)>,
@@ -158,7 +158,7 @@ impl Parent {
                 assert_eq!(other, None, "{number} owns the directory beside another");
                 self.owners += 1;
             }
-            // It was killed before we heard.
+            // The process was killed before we heard.
             "owner" => self.owners += 1,
             "acked" => assert!(self.acked.insert(name.into()), "{name} was acknowledged twice"),
             "unknown" => drop(self.unknown.insert(name.into())),

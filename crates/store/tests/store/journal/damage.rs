@@ -129,7 +129,7 @@ async fn a_store_of_a_later_version_is_refused_by_name() {
     disk.overwrite(&log, bytes.clone());
     let flipped = open(&disk, Options::default()).err();
     assert!(!matches!(flipped, None | Some(OpenError::TooNew { .. })), "a version that was damaged is no later one");
-    // What a later version writes has a checksum of all of the header, as this one does.
+    // A file of a later version has a checksum of all of the header, as this one does.
     let crc = crc32fast::hash(&[&bytes[..12], &bytes[16..64]].concat());
     bytes[12..16].copy_from_slice(&crc.to_le_bytes());
     disk.overwrite(&log, bytes);

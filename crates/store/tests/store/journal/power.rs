@@ -74,7 +74,7 @@ async fn nothing_acknowledged_is_lost_when_closing_replaces_the_log_and_is_cut_a
             let told = match open(&disk, options()) {
                 Ok((journal, _)) => {
                     let told = work(&journal, 3, BATCHES).await.0;
-                    // What cannot be replaced stays.
+                    // A log that cannot be replaced stays.
                     let _closed = journal.close().await;
                     told
                 }

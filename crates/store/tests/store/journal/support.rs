@@ -68,7 +68,7 @@ pub(crate) fn open(disk: &Disk, options: Options) -> Result<(Journal, Recovered)
     Journal::open(Arc::new(disk.clone()), options, Arc::new(OneThread(TestWorld::new(7))))
 }
 
-/// What a caller has been told, batch by batch.
+/// The answers a caller has got, batch by batch.
 #[derive(Default)]
 pub(crate) struct Told {
     /// All rows after each batch that was applied; the first entry is the beginning.

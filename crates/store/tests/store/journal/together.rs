@@ -80,7 +80,7 @@ async fn claims_and_heartbeats_write_nothing() {
     assert_eq!(disk.operations(), 0);
 }
 
-/// What is let in while a snapshot begins a new segment must fit into that segment too.
+/// Batches admitted while a snapshot begins a new segment must fit into that segment too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_while_segments_change_is_written_whole() {
     let directory = tempfile::tempdir().unwrap();

@@ -161,7 +161,7 @@ impl Bed {
         ids.collect::<Vec<_>>().join(" ")
     }
 
-    /// What the store holds once there is nothing more to reclaim.
+    /// The content of the store once there is nothing more to reclaim.
     pub(crate) async fn left(&self) -> String {
         self.drain().await;
         self.stored().await

@@ -156,7 +156,7 @@ async fn changes_may_be_in_triggers() {
         last.ops.extend(bed.values.blind_ops(&[set("next", "a")]));
         commit(bed, last).await;
         assert_eq!(bed.left().await, "a");
-        // It lets go of one, and what follows from a full set takes it on: it was never at zero.
+        // The batch clears one edge, and the trigger of a full set adds another: the count was never at zero.
         let mut passes = step();
         passes.ops.extend(bed.values.blind_ops(&[clear("next", "a")]));
         passes.set_bit(Group::rows("steps").key("join"), 0, 1, bed.values.blind_ops(&[set("last", "a")]));
@@ -297,7 +297,7 @@ async fn an_upload_that_was_lost_is_said_so_and_the_batch_is_as_it_was() {
     .await;
 }
 
-/// What a run holds, as an engine would know it.
+/// The edges and values a run holds, as an engine would know them.
 #[derive(Default)]
 struct Held {
     edges: BTreeMap<String, ValueId>,

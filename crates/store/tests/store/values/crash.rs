@@ -60,7 +60,7 @@ pub(crate) async fn is_clean(values: &Values, at: &str) {
     assert!(report.is_clean(), "{at}: {report}");
 }
 
-/// What a run's teardown does: lets everything go.
+/// Releases everything, as a run's teardown does.
 pub(crate) async fn finish(values: &Values, world: &TestWorld, budget: usize) -> Result<(), Error> {
     values.update(Update::new().clear(&root("R")).clear(&root("list"))).await?;
     match values.release("list").await {

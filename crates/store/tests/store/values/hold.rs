@@ -1,4 +1,4 @@
-//! What is put ahead of a batch: held until the batch comes, gone when it does not.
+//! Values put ahead of a batch: held until the batch comes, reclaimed when it does not.
 
 use super::{
     bed::{Bed, each_store_at_hand},

@@ -198,7 +198,7 @@ async fn a_keeper_renews_at_a_third_of_the_lease_and_stops_when_dropped() {
         for _ in 0..10 {
             bed.world.advance(3_333);
             settle().await;
-            // It rests when its renewal is durable, which another thread sees to.
+            // The keeper sleeps when its renewal is durable, which happens on another thread.
             while bed.world.sleeping() == 0 {
                 tokio::task::yield_now().await;
             }

@@ -13,12 +13,12 @@ use std::{
 const EDGES: usize = 5;
 const TTL_MS: u64 = 1_000;
 
-/// What should be stored. Contents and references follow from the id, so a re-put is always the same.
+/// The expected content of the store. Contents and references follow from the id, so a re-put is always the same.
 #[derive(Default)]
 struct Model {
     /// Every id ever made, with its references.
     made: Vec<(String, Vec<String>)>,
-    /// What an edge holds, and when it ends.
+    /// The target of each edge, and its deadline.
     edges: BTreeMap<usize, (String, Option<u64>)>,
     now: u64,
 }

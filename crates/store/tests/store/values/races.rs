@@ -113,7 +113,7 @@ fn put(text: &str, name: &str, id: &str) -> Act {
     Act::Update(puts(text).set(&root(name), id))
 }
 
-/// What the other may do in between.
+/// The acts of the other process in between.
 fn meddling() -> Vec<Vec<Act>> {
     let mut all = vec![
         vec![Act::Reclaim(1)],
@@ -278,7 +278,7 @@ async fn what_others_did_after_a_lost_reply_is_not_undone() {
             let other = Arc::new(Values::new(records.clone(), world.clone(), SHARD));
             perform(&other, &Act::Update(puts("w; x; y").set(&root("R"), "w").set(&root("S"), "x"))).await;
             perform(&other, &set("T", "y")).await;
-            // It reads, tries, and loses the answer; then the others act.
+            // The update reads, tries, and loses the answer; then the others act.
             let records = Faulty::new(records, FaultPlan::at(2, Fault::LoseReply));
             let between = Between { records, left: AtomicUsize::new(3), other: other.clone(), acts: meddling.clone() };
             let values = Values::new(Arc::new(between), world.clone(), SHARD);
