@@ -7,7 +7,7 @@ use crate::{
 };
 use anyhow::ensure;
 use onceflow_core::model::Graph;
-use onceflow_engine::{Engine, Options, Start, task::Data, RunStatus};
+use onceflow_engine::{Engine, Options, RunStatus, Start, task::Data};
 use onceflow_store::{
     Records,
     backend::{journal, journal::Journal, memory::Memory},
@@ -132,7 +132,7 @@ impl Bed {
             cpu_seconds: cpu_seconds() - cpu,
             start_seconds: (begun - starting).as_secs_f64(),
         };
-        ensure(report.status != RunStatus::Done, "a run did not end well: {report}");
+        ensure!(report.status == RunStatus::Done, "a run did not end well: {report}");
         let ran = self.count.ran() - before;
         ensure!(ran == steps, "{ran} bodies ran, not {steps}");
         Ok(did)

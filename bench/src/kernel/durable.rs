@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     disk::Scratch,
-    report::{self, Fused, Line, Summary, Target, per_second},
+    report::{self, Fused, Line, Report, Target, per_second},
     rounds::{Rounds, Turn, cpu_seconds},
     store::barelog::BareLog,
 };
@@ -32,7 +32,7 @@ pub(super) const STEPS: u64 = (CHAINS * CHAIN_STEPS) as u64;
 pub(super) const FUSED_TIMES: usize = 10;
 const LOG_TURN: Duration = Duration::from_millis(500);
 
-pub(super) fn measure(runtime: &Runtime, report: &mut Summary) -> anyhow::Result<()> {
+pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<()> {
     let scratch = Scratch::new("durable")?;
     let plain = Bed::journal(runtime, &scratch.join("plain"), Durability::Synced, false, 0)?;
     let fused = Bed::journal(runtime, &scratch.join("fused"), Durability::Synced, true, 0)?;
@@ -63,7 +63,7 @@ pub(super) fn measure(runtime: &Runtime, report: &mut Summary) -> anyhow::Result
     Ok(())
 }
 
-fn tell(report: &mut Summary, rounds: &Rounds, totals: &[Did; 4], bytes: usize, group_size: f64) {
+fn tell(report: &mut Report, rounds: &Rounds, totals: &[Did; 4], bytes: usize, group_size: f64) {
     let line = |what: &str, side: usize, target: Target| Line {
         what: what.into(),
         ours: per_second(rounds.median(side)),
@@ -128,7 +128,10 @@ pub(super) fn runs(runtime: &Runtime, bed: &Bed) -> anyhow::Result<Did> {
     let running: Vec<_> = starts.into_iter().map(run).collect();
     for run in running {
         let report = runtime.block_on(run)??;
-        ensure!(matches!(report, onceflow_engine::Summary { status: RunStatus::Done, .. }), "a run did not end well: {report}");
+        ensure!(
+            matches!(report, onceflow_engine::Summary { status: onceflow_engine::RunStatus::Done, .. }),
+            "a run did not end well: {report}"
+        );
     }
     let steps = bed.count.ran() - before;
     ensure!(steps == STEPS, "{steps} bodies ran, not {STEPS}");

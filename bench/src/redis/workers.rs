@@ -6,7 +6,7 @@ use super::{
 };
 use crate::kernel::flows::{self, Count};
 use anyhow::ensure;
-use onceflow_engine::{Engine, Handle, Options, Start, RunStatus};
+use onceflow_engine::{Engine, Handle, Options, RunStatus, Start};
 use onceflow_store::{Records, Store, blobs::Objects, values::Values, world::RealWorld};
 use std::{sync::Arc, time::Duration};
 
@@ -52,7 +52,7 @@ impl Workers {
         for start in starting.collect::<Vec<_>>() {
             handles.push(start.await??);
         }
-        self.engines.iter().for_each(Engine::go);
+        self.engines.iter().for_each(Engine::start_work);
         Ok(handles)
     }
 
@@ -75,7 +75,7 @@ impl Workers {
 pub(super) async fn end(handles: Vec<Handle>) -> anyhow::Result<()> {
     for handle in handles {
         let report = handle.wait().await?;
-        ensure(report.status != RunStatus::Done, "a run did not end well: {report}");
+        ensure!(report.status == RunStatus::Done, "a run did not end well: {report}");
     }
     Ok(())
 }

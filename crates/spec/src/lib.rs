@@ -25,7 +25,7 @@
 //!     out: { greeting: text }
 //! outputs: { greeting: greet.greeting }
 //! ")?;
-//! let flow = onceflow_spec::load(&path, &onceflow_spec::Options::default())?;
+//! let flow = onceflow_spec::load(&path, &onceflow_spec::LoadOptions::default())?;
 //! assert_eq!(flow.name, "hello");
 //! assert_eq!(flow.inputs[0].name, "name");
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -146,3 +146,58 @@ fn links_between_pages_lead_somewhere() {
     }
     no_complaints(&complaints);
 }
+
+/// Returns the names of the types that a file exports from its crate.
+fn public_types(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| {
+        let (visibility, rest) = line.trim_start().split_once(' ')?;
+        let (kind, rest) = rest.split_once(' ')?;
+        let is_public = visibility == "pub";
+        let is_type = matches!(kind, "struct" | "enum" | "trait" | "type" | "union");
+        (is_public && is_type).then(|| rest.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default())
+    })
+}
+
+#[test]
+fn a_public_type_name_stands_for_one_idea() {
+    let page = read(&root().join("docs/glossary.md"));
+    let (_, table) = page.split_once("## Names that stand in several places").expect("the tables of shared names");
+    let shared: BTreeSet<_> = table.lines().filter_map(|row| row.strip_prefix("| `")?.split('`').next()).collect();
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for entry in fs::read_dir(root().join("crates")).expect("crates/") {
+        for path in files(&entry.expect("a crate").path().join("src"), &[".rs"]) {
+            let at = path.strip_prefix(root()).expect("below the root").display().to_string();
+            for name in public_types(&read(&path)) {
+                places.entry(name.to_owned()).or_default().push(at.clone());
+            }
+        }
+    }
+    let mut complaints = Vec::new();
+    for (name, places) in &places {
+        match (places.len() > 1, shared.contains(name.as_str())) {
+            (true, false) => complaints.push(format!("`{name}` stands for several ideas: {}", places.join(", "))),
+            (false, true) => complaints.push(format!("`{name}` is defined once: take it out of docs/glossary.md")),
+            _ => {}
+        }
+    }
+    no_complaints(&complaints);
+}
+
+#[test]
+fn doc_comments_have_a_subject() {
+    let unclear = ["What ", "Whoever ", "Who ", "Somebody ", "Nobody "];
+    let mut complaints = Vec::new();
+    for path in files(&root().join("crates"), &[".rs"]) {
+        let mut is_in_comment = false;
+        for (line, text) in read(&path).lines().map(str::trim_start).enumerate() {
+            let comment = text.strip_prefix("/// ").or_else(|| text.strip_prefix("//! "));
+            // A further line goes on with its sentence.
+            let opens = !is_in_comment && comment.is_some_and(|said| unclear.iter().any(|word| said.starts_with(word)));
+            if opens {
+                complaints.push(format!("{}:{}: name the thing: {text}", path.display(), line + 1));
+            }
+            is_in_comment = text.starts_with("//");
+        }
+    }
+    no_complaints(&complaints);
+}
