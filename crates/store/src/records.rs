@@ -201,11 +201,11 @@ pub trait Records: Send + Sync + 'static {
     /// Tries a batch. Dropping the future before it ends leaves open whether the batch happened.
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<CommitResult, Error>>;
 
-    /// Ends when everything up to `position` will outlive a crash. An error says it may not; the store takes
+    /// Waits until everything up to `position` will outlive a crash. An error means that it may not; the store takes
     /// nothing more then, and is to be opened again.
     fn durable(&self, position: Position) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// The last position applied. What was read before this call is durable once this position is.
+    /// The last position applied. Rows read before this call are durable once this position is.
     fn position(&self) -> Position;
 
     /// Fails with [`Error::Lost`] if this is no longer the store that this client wrote to: for a caller that misses a

@@ -82,7 +82,7 @@ impl StoreState {
         self.apply_checked(batch, at, effects)
     }
 
-    /// The same for a batch that has passed [`Batch::check`], so that nobody waits for a lock meanwhile.
+    /// The same for a batch that has passed [`Batch::check`], so that no caller waits for a lock meanwhile.
     pub(crate) fn apply_checked(
         &mut self,
         batch: &Batch,

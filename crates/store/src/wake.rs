@@ -1,5 +1,5 @@
-//! Waiting without polling: a bell that wakes all who wait, and a mark that wakes those it has reached.
-//! Both are hints plus a fact: whoever wakes looks again.
+//! Waiting without polling: a signal that wakes all waiters, and a watermark that wakes those it has reached. Both are
+//! hints plus a fact: a waiter that wakes looks again.
 
 mod signal;
 mod watermark;

@@ -1,8 +1,8 @@
 //! The claims a process holds, as that process knows them, and how they come back after the store changed its owner.
 //!
-//! A journal does not log claims, so they go with the process that had it open. Whoever holds one remembers it here, from
-//! the replies it was given, and [asserts it again](reassert) to the next owner before that grants anything. A claim is
-//! void with its holder, never with the owner of the directory.
+//! A journal does not log claims, so they are lost with the process that had it open. The holder of a claim remembers
+//! it here, from the replies it was given, and [asserts it again](reassert) to the next owner before that grants
+//! anything. A claim is void with its holder, never with the owner of the directory.
 //!
 //! An entry is compared with the ready row it stands on. A commit that was sent and never answered may have happened: if
 //! the row is no longer one that the claim can stand on, the claim is not put back.
@@ -15,7 +15,7 @@ use onceflow_core::{Batch, Group, Key, Kind, Name, Op, Require, Row, Shard, Time
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How long a claim stands after it was asserted again, if its holder never said how long. Holders renew far earlier.
+/// How long a claim stands after it was asserted again, if its holder gave no time to live. Holders renew far earlier.
 const RENEWED_MS: u64 = 30_000;
 
 /// A claim as its holder asserts it.
@@ -50,7 +50,7 @@ impl HeldClaim {
     }
 }
 
-/// Puts a claim back that its holder asserts; false if the row is gone, is another one, or somebody else has it.
+/// Restores a claim that its holder asserts; false if the row is gone, is another one, or another process has it.
 ///
 /// # Errors
 /// If the store does not answer.

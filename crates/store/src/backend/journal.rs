@@ -110,28 +110,29 @@ struct Inner {
     book: Mutex<Book>,
     /// Up to where everything is durable.
     durable: Watermark,
-    /// Rings for the committer.
+    /// Wakes the committer.
     work: Signal,
-    /// Rings for those who wait for space.
+    /// Wakes callers that wait for space.
     room: Signal,
-    /// Rings for those who wait for free rows.
+    /// Wakes callers that wait for free rows.
     enabled: Signal,
-    /// Rings for the snapshotter.
+    /// Wakes the snapshotter.
     snapshot: Signal,
-    /// Raised to [`ENDED`] when nobody touches the files any more.
+    /// Raised to [`ENDED`] when no thread touches the files any more.
     committer_ended: Watermark,
     snapshotter_ended: Watermark,
 }
 
 impl Inner {
-    /// Ends when everything up to `position` is durable. What is written is synced only when somebody waits here.
+    /// Waits until everything up to `position` is durable. Written frames are synced only when a caller waits here.
     async fn reach_durable(&self, position: Position) -> Result<(), Error> {
         self.durable.reach_asking(position, || self.work.notify()).await
     }
 }
 
 impl Journal {
-    /// Opens the journal in a directory, making one if there is none. The caller sees to it that nobody else has it open.
+    /// Opens the journal in a directory, making one if there is none. The caller ensures that no other process has it
+    /// open.
     ///
     /// # Errors
     /// If the directory cannot be read or written, was written by a later version, or is damaged; nothing is changed then.
@@ -225,7 +226,8 @@ impl Journal {
         lock(&self.inner.book).state.claims()
     }
 
-    /// From now on no claim finds anything, or again what is free. Whoever waits for free rows looks again then.
+    /// Suspends or resumes claims: while they are suspended, no claim finds a row. Callers that wait for free rows look
+    /// again then.
     pub fn hold_grants(&self, held: bool) {
         let mut book = lock(&self.inner.book);
         book.grants_held = held;

@@ -39,13 +39,13 @@ impl TestWorld {
         })
     }
 
-    /// Lets time pass, and wakes whoever waited for it.
+    /// Lets time pass, and wakes the tasks that waited for it.
     pub fn advance(&self, ms: u64) {
         self.set_clock(self.clock().plus_ms(ms));
         self.sleepers.advance(ms);
     }
 
-    /// Lets exactly so much time pass that someone wakes. False if nobody waits for anything.
+    /// Lets exactly so much time pass that a task wakes. False if no task waits for anything.
     pub fn advance_to_next(&self) -> bool {
         let Some(ms) = self.sleepers.next_in_ms() else { return false };
         self.advance(ms);

@@ -1,9 +1,9 @@
-//! A bell: everyone who waits for something looks again when it rings.
+//! A signal: every waiter looks again when it is raised.
 
 use crate::sync::{Mutex, lock};
 use std::{collections::BTreeMap, future::poll_fn, task::Poll, task::Waker};
 
-/// Wakes all who wait. Those who stop waiting leave nothing behind.
+/// Wakes all waiters. A waiter that stops waiting leaves nothing behind.
 #[derive(Default)]
 pub(crate) struct Signal {
     waiting: Mutex<Waiting>,
@@ -16,7 +16,7 @@ struct Waiting {
 }
 
 impl Signal {
-    /// Wakes all who wait now.
+    /// Wakes all present waiters.
     pub(crate) fn notify(&self) {
         let wakers = std::mem::take(&mut lock(&self.waiting).wakers);
         wakers.into_values().for_each(Waker::wake);

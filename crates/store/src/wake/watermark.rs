@@ -1,5 +1,5 @@
-//! A mark that only rises: whoever waits for a position wakes when the mark has reached it, or when it is
-//! certain that it never will.
+//! A mark that only rises: a caller that waits for a position wakes when the mark has reached it, or when it is certain
+//! that it never will.
 
 use crate::{
     records::{Error, Position},
@@ -10,7 +10,7 @@ use std::{
     task::{Poll, Waker},
 };
 
-/// How far something has come, for many who wait for it to come far enough.
+/// The progress of something, for many callers that wait for a position.
 #[derive(Default)]
 pub(crate) struct Watermark {
     inner: Mutex<Inner>,
@@ -21,7 +21,8 @@ struct Inner {
     reached: Position,
     failed: Option<Error>,
     tickets: u64,
-    /// Those who wait, as they came. A list, because they come and are woken by the thousand, and hardly any leaves before.
+    /// The waiters, in order of arrival. A list, because they come and are woken by the thousand, and hardly any leaves
+    /// before.
     waiting: Vec<Waiting>,
 }
 

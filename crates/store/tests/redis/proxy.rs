@@ -1,4 +1,4 @@
-//! Stands between a client and a server, and loses what it is told to.
+//! A proxy between a client and a server, which loses the calls or replies it is told to.
 
 use std::sync::{
     Arc, Mutex,

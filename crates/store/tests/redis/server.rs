@@ -122,7 +122,7 @@ async fn a_lost_reply_is_unknown_and_the_commit_is_not_sent_again() {
         let name = format!("n{n}");
         let lost = through.commit(count(&name)).await;
         assert!(matches!(lost, Err(Error::Unknown(_))), "{lost:?}");
-        // The one who lost the reply reads, and knows.
+        // The client that lost the reply reads, and knows.
         let happened = when_it_answers(async || get_one(&through, SHARD, key(&name)).await).await.is_some();
         assert_eq!(sum(&direct).await, before + i64::from(happened));
         assert_eq!(happened, fate == Fate::LoseReply);

@@ -1,4 +1,4 @@
-//! A store directory that processes share: who owns it, and what callers see when that changes.
+//! A store directory that processes share: its owner, and what callers see when the owner changes.
 
 use futures_util::future::{Either, join, select};
 use onceflow_core::{Batch, Group, Key, Row, Shard, Timestamp};
@@ -211,7 +211,7 @@ async fn all_names(store: &dyn Records, group: &str) -> std::collections::BTreeS
     }
 }
 
-/// Someone who has the lock and serves nothing, as on another machine.
+/// A process that has the lock and serves nothing, as on another machine.
 fn lock_only(dir: &Path, says: &str) -> File {
     let mut file = File::create(dir.join("LOCK")).unwrap();
     file.try_lock().unwrap();

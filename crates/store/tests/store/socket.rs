@@ -1,4 +1,4 @@
-//! A store on a socket: what leaves, when it leaves, and what is said when the connection is lost.
+//! A store on a socket: which answers are sent, when they are sent, and what callers get when the connection is lost.
 
 use futures_util::future::{Either, join, join3, select};
 use onceflow_core::{Batch, Group, Key, Row, Shard, Timestamp};

@@ -1,16 +1,16 @@
-//! The owner's account of who is at the directory, and whose claims are whose.
+//! The owner's account of the processes at the directory, and of the claims of each.
 //!
-//! A claim belongs to the process that made it, told by the incarnation in its fence. It is void when that process is gone
-//! ([`member`](super::member)), at once; and it is not when the owner is. A new owner that was not
-//! [told](super::handover) of all claims grants none before every process that lives has asserted its own, or
+//! A claim belongs to the process that made it, identified by the incarnation in its fence. It becomes void at once
+//! when that process is gone ([`member`](super::member)), but not when the owner is. A new owner that got no complete
+//! [handover](super::handover) of all claims grants none before every living process has asserted its own, or
 //! [`GRACE_MS_MAX`] has passed.
 //!
 //! | after an owner that | claims are known from | granted |
 //! |---|---|---|
-//! | closed | what it left | at once |
-//! | was killed, nobody else lives | nobody has any | at once |
-//! | was killed | each process that lives | when the last has said, usually within milliseconds |
-//! | was killed, and one that lives says nothing | those who do | after the grace period; rows are served after [`ARRIVE_MS_MAX`] |
+//! | closed | its handover | at once |
+//! | was killed, no other process lives | there are none | at once |
+//! | was killed | each living process | when the last has reported, usually within milliseconds |
+//! | was killed, one living process is silent | the others | after grace; rows are served after [`ARRIVE_MS_MAX`] |
 
 use super::{
     handover::{HandedClaim, Handover},
@@ -36,15 +36,15 @@ use std::{
     sync::{Arc, Weak},
 };
 
-/// How long nothing is served while processes that live have not said what they hold. They are woken when the last owner
-/// goes, and say it within milliseconds; one that does not is stopped, or its machine is very busy.
+/// How long nothing is served while living processes have not reported their claims. They are woken when the last owner
+/// goes, and report within milliseconds; one that does not is stopped, or its machine is very busy.
 const ARRIVE_MS_MAX: u64 = 2_000;
 
-/// How long no claim is granted for the sake of a process that lives and says nothing: a lease, as engines have it unless
-/// told otherwise. After that its claims would have lapsed anyway.
+/// How long no claim is granted for the sake of a living process that does not report: the default lease of engines.
+/// After that its claims would have lapsed anyway.
 const GRACE_MS_MAX: u64 = 30_000;
 
-/// The longest pause between two looks whether a process is gone.
+/// The longest pause between two checks whether a process is gone.
 const LOOK_MS_MAX: u64 = 250;
 
 /// The members of the directory, and the claims of each.
@@ -52,7 +52,7 @@ pub(super) struct ClaimRegistry {
     store: Arc<StoreDir>,
     journal: Arc<Journal>,
     inner: Mutex<Inner>,
-    /// Rings when anything here changes.
+    /// Wakes waiters when anything here changes.
     changed: Signal,
     me: Weak<ClaimRegistry>,
 }
@@ -63,7 +63,7 @@ struct Inner {
     incarnations: BTreeMap<u128, u128>,
     /// Connections by member.
     connections: BTreeMap<u128, usize>,
-    /// Members that live and have not said what they hold.
+    /// Living members that have not reported their claims.
     awaited: BTreeSet<u128>,
     /// Guests are welcome.
     is_open: bool,
@@ -122,7 +122,7 @@ impl ClaimRegistry {
         Ok(())
     }
 
-    /// Ends when everybody who lives has said what they hold, or has had the time; then guests are welcome.
+    /// Waits until every living process has reported its claims, or its time is over; then guests are welcome.
     pub(super) async fn gather(&self) {
         let waited_ms = self.await_all(0, ARRIVE_MS_MAX).await;
         if !self.nobody_is_awaited() {
@@ -152,7 +152,7 @@ impl ClaimRegistry {
         inner.awaited.is_empty() || inner.is_closed
     }
 
-    /// Waits until nobody is awaited who lives; how long it has waited then.
+    /// Waits until no living process is awaited; returns how long it has waited.
     async fn await_all(&self, mut waited_ms: u64, ms_max: u64) -> u64 {
         let mut pause_ms = 1;
         loop {
@@ -172,7 +172,7 @@ impl ClaimRegistry {
         }
     }
 
-    /// Notes nothing and voids nothing from now on; what is to be left to the next owner, if all of it is known.
+    /// Stops recording and voiding claims; returns the handover for the next owner, if all claims are known.
     pub(super) fn close(&self) -> Option<Handover> {
         let was_complete = {
             let mut inner = lock(&self.inner);
@@ -184,7 +184,7 @@ impl ClaimRegistry {
             return None;
         }
         let inner = lock(&self.inner);
-        // Those of this process end with it, and nobody knows whose the others are.
+        // Those of this process end with it, and the holders of the others are not known.
         let handed = |claim: crate::state::StandingClaim| {
             let member = incarnation(&claim.fence).and_then(|it| inner.incarnations.get(&it))?;
             Some(HandedClaim::new(*member, claim))

@@ -1,5 +1,5 @@
-//! Becoming owner or guest. Whoever gets the lock is the owner; whoever does not connects to the one who has it. In
-//! between lie moments in which neither works (an owner that is dying, one that has not begun to listen), so both are
+//! Becoming owner or guest. The process that gets the lock is the owner; every other process connects to the owner.
+//! There are moments in which neither works (an owner that is dying, one that has not begun to listen), so both are
 //! tried in turn, a few times within milliseconds.
 
 use super::{
@@ -24,15 +24,15 @@ use std::{
     sync::Arc,
 };
 
-/// How long to try again while somebody holds the lock and nobody listens. That lasts for moments when an owner begins or is
-/// killed, and for one sync when it closes; longer means that it cannot be reached from here.
+/// How long to retry while a process holds the lock and none listens. That lasts for moments when an owner begins or is
+/// killed, and for one sync when it closes; longer means that the owner cannot be reached from here.
 pub(super) const NOBODY_MS_MAX: u64 = 10_000;
 
 /// The same when the lock's file names another machine, where no socket leads to: only for the moment in which the file
 /// still names the last owner.
 pub(super) const ELSEWHERE_MS_MAX: u64 = 200;
 
-/// How long an owner that is there may take to say that it is ready: as long as recovery may take.
+/// How long a running owner may take to report that it is ready: as long as recovery may take.
 pub(super) const READY_MS_MAX: u64 = 60_000;
 
 /// The longest pause between two tries; the first is a millisecond.

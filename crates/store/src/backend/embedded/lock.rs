@@ -3,9 +3,9 @@
 //! for people only; that outlives a killed owner. An owner that closes in order leaves there what the next one is to
 //! [know](super::handover).
 //!
-//! The file is never removed: whoever waits for a removed file's lock would wait beside the others. If somebody removes it
-//! all the same, the owner notices before it writes again, and stops; and nobody else becomes the owner meanwhile, because
-//! the directory itself is locked, too, where the file system can do that.
+//! The file is never removed: a process waiting for the lock of a removed file would not exclude the others. If a user
+//! removes it all the same, the owner notices before it writes again, and stops; and no other process becomes the owner
+//! meanwhile, because the directory itself is locked, too, where the file system can do that.
 
 use super::handover;
 use crate::world::World;
@@ -139,13 +139,13 @@ impl Lock {
         Ok(LockAttempt::Acquired(Lock { file, path, dir, holder, left }))
     }
 
-    /// Lets go, and leaves something to the next owner.
+    /// Releases the lock, and leaves a handover to the next owner.
     pub(super) fn release(&self, left: &[u8]) -> io::Result<()> {
         write(&self.file, left)?;
         self.let_go()
     }
 
-    /// Lets go and changes nothing.
+    /// Releases the lock and changes nothing.
     pub(super) fn let_go(&self) -> io::Result<()> {
         // The process that takes the file next takes the directory after it.
         self.dir.as_ref().map_or(Ok(()), File::unlock)?;

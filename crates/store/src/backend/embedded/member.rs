@@ -1,8 +1,8 @@
 //! The processes that have a directory open, owner and guests: each holds the kernel's lock on a file of its own under
-//! `members/`. The kernel lets go of it when the process ends, however it ends. So a member lives exactly as long as its
-//! file is there and locked, and a file that can be locked was left by one that is gone.
+//! `members/`. The kernel releases it when the process ends, however it ends. So a member lives exactly as long as its
+//! file exists and is locked, and a file that can be locked was left by a process that is gone.
 //!
-//! Only files of this user count: nobody else's lock makes a process believed to live.
+//! Only files of this user count: a lock of another user does not make a process count as living.
 
 use crate::{
     fs::{make_private, make_private_directory, remove_if_there},

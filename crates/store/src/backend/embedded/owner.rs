@@ -1,9 +1,9 @@
 //! The journal, the server and the lock together, and the order in which they begin and end.
 //!
-//! Beginning: lock, listen, open, let those who live say what they have claimed, serve. Listening comes before opening, so
-//! that guests who arrive while the journal recovers wait in the system's queue instead of asking again and again. Ending:
-//! stop serving, close the journal, take the socket away, leave the claims in the lock's file and let go of it; last,
-//! whoever connected meanwhile is turned away, and tries for the lock.
+//! Beginning: lock, listen, open, collect the claims of living processes, serve. Listening comes before opening, so
+//! that guests that arrive while the journal recovers wait in the system's queue instead of retrying. Ending: stop
+//! serving, close the journal, remove the socket, leave the claims in the lock's file and release it; last, guests that
+//! connected meanwhile are turned away, and try for the lock.
 
 use super::{
     claim_registry::ClaimRegistry,
@@ -58,7 +58,7 @@ impl Owner {
         Ok(Owner { store: store.clone(), journal, recovered, server, registry, lock })
     }
 
-    /// Hands over: whoever takes the lock next finds everything that was applied.
+    /// Hands over: the process that takes the lock next finds everything that was applied.
     pub(super) async fn close(self) -> Result<(), Error> {
         if let Some(server) = &self.server {
             server.stop().await;
@@ -79,8 +79,8 @@ impl Owner {
     }
 }
 
-/// Takes the socket away, then leaves something to the next owner and lets go of the lock. If the lock is not the one that
-/// others see, neither is ours to touch.
+/// Removes the socket, then leaves a handover to the next owner and releases the lock. If the lock is not the one that
+/// other processes see, neither is ours to touch.
 fn leave(store: &StoreDir, lock: &Lock, left: &[u8]) -> io::Result<()> {
     if let Err(lost) = lock.check() {
         lock.let_go()?;
@@ -121,8 +121,8 @@ async fn open(store: &Arc<StoreDir>, lock: Arc<Lock>) -> Result<(Journal, Recove
     told.await.expect("opening a journal does not panic")
 }
 
-/// The directory with its lock: whoever can still write a file, on whatever thread, keeps the next owner out; and writes
-/// nothing once the lock is not the one that others see.
+/// The directory with its lock: any thread that can still write a file holds this, and so keeps the next owner out; it
+/// writes nothing once the lock is not the one that other processes see.
 struct Locked {
     directory: Directory,
     lock: Arc<Lock>,

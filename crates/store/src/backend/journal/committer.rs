@@ -1,8 +1,8 @@
-//! The one who writes. Whatever was applied while the last group was being written is the next group, and one sync serves
-//! all who wait for it, so nothing needs tuning. What nobody waits for is written at once too, so that it outlives the
-//! process, and synced with whatever somebody waits for next.
+//! The committer writes the log. All batches applied while the last group was being written are the next group, and one
+//! sync serves all callers that wait for it, so nothing needs tuning. Batches that no caller waits for are written at
+//! once too, so that they outlive the process, and are synced with the next group that a caller waits for.
 //!
-//! A failed write or sync ends the journal: what reached the disk is not known, and asking the disk again would not tell.
+//! A failed write or sync ends the journal: which bytes reached the disk is not known, and a retry would not tell.
 
 use super::{
     Durability, ENDED, Inner,
@@ -104,7 +104,7 @@ impl Committer {
         self.inner.durable.raise(reached);
     }
 
-    /// Prepares space before anybody has to wait for it. If that fails, whoever needs it will hear.
+    /// Prepares space before a caller has to wait for it. If that fails, the caller that needs it gets the error.
     fn keep_room(&mut self) {
         let stride = self.segment.stride();
         if self.segment.room() < stride / 2
@@ -115,7 +115,7 @@ impl Committer {
         }
     }
 
-    /// Prepares space that somebody waits for, or tells them that there is none.
+    /// Prepares space that callers wait for, or tells them that there is none.
     fn grow(&mut self, needed: u64) -> io::Result<()> {
         let missing = needed + lock(&self.inner.book).pending_bytes();
         let grown = if self.segment.used() >= SEGMENT_BYTES {
@@ -184,7 +184,7 @@ impl Committer {
         self.inner.enabled.notify();
     }
 
-    /// Writes what is left, and says that there will be no more.
+    /// Writes the remaining frames, and reports that there will be no more.
     fn close(&mut self) {
         let (framed, failed) = {
             let book = lock(&self.inner.book);
@@ -229,7 +229,7 @@ impl Committer {
 }
 
 impl Drop for Committer {
-    /// However it ends, by closing or by a panic, nobody waits for it any more.
+    /// However the committer ends, by closing or by a panic, no caller waits for it any more.
     fn drop(&mut self) {
         let closed: Arc<str> = "the journal is closed".into();
         lock(&self.inner.book).fault.get_or_insert_with(|| Error::Unavailable(closed.clone()));

@@ -14,13 +14,13 @@ pub trait Files: Send + Sync + 'static {
     fn list(&self) -> io::Result<Vec<String>>;
     /// Opens a file that is there.
     fn open(&self, name: &str) -> io::Result<Box<dyn File>>;
-    /// Makes a file that is not there. It may be gone after a crash until [`Files::sync`] returned.
+    /// Makes a file that does not exist yet. It may be gone after a crash until [`Files::sync`] returned.
     fn create(&self, name: &str) -> io::Result<Box<dyn File>>;
-    /// Gives a file another name, taking it from whoever had it. Atomic; durable after [`Files::sync`].
+    /// Renames a file, replacing a file of the new name. Atomic; durable after [`Files::sync`].
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file. Durable after [`Files::sync`].
     fn remove(&self, name: &str) -> io::Result<()>;
-    /// Ends when all that was made, renamed and removed will outlive a crash.
+    /// Waits until all files made, renamed and removed will stay so after a crash.
     fn sync(&self) -> io::Result<()>;
     /// The path of a file, for messages.
     fn path(&self, name: &str) -> PathBuf;
@@ -29,14 +29,14 @@ pub trait Files: Send + Sync + 'static {
 /// An open file. Closed when dropped.
 #[expect(clippy::len_without_is_empty, reason = "nobody asks whether a file is empty")]
 pub trait File: Send {
-    /// How long it is.
+    /// The length of the file.
     fn len(&self) -> io::Result<u64>;
-    /// Reads what is there, at most as much as fits; less only at the end of the file.
+    /// Reads as many bytes as fit into the buffer; fewer only at the end of the file.
     fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize>;
     /// Writes all of it, making the file longer where needed.
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()>;
-    /// Ends when all that was written will outlive a crash. After an error nobody knows what will, and asking again
-    /// would be answered with a lie; so nobody asks again.
+    /// Waits until all written bytes will outlive a crash. After an error it is unknown which will, and a second sync
+    /// may falsely succeed; so it is never retried.
     fn sync(&self) -> io::Result<()>;
 }
 
@@ -47,8 +47,8 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// The directory, made if it is not there (with its parents). Nobody but its user can enter it: what others may do in
-    /// one that is there is taken away.
+    /// Opens the directory, made if it does not exist (with its parents). Only its user can enter it: permissions of
+    /// others on an existing one are removed.
     pub fn at(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
         if path.is_dir() {

@@ -1,9 +1,9 @@
-//! Opens what a journal left, however it ended.
+//! Opens the files that a journal left, however it ended.
 //!
 //! Every frame carries the position that was known durable when it was written, and a small marker file carries the
-//! last one. Where the log stops making sense *above* the highest such position, a crash tore what nobody was promised: it
-//! is cut off, with all behind it, since unsynced frames reach the disk in any order. Where it stops *at or below*, something
-//! that was promised is missing: that is damage, and it is refused.
+//! last one. Where the log becomes unreadable *above* the highest such position, a crash tore frames that were never
+//! acknowledged: they are cut off, with all behind them, since unsynced frames reach the disk in any order. Where it
+//! becomes unreadable *at or below*, acknowledged batches are missing: that is damage, and opening is refused.
 //!
 //! Undetected: damage inside the last synced group, if the marker that named it was lost in a power failure. Then the
 //! group looks torn.

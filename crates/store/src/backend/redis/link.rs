@@ -1,10 +1,10 @@
-//! Connections to a server, or to the nodes of a cluster. A call goes out once: what became of one whose reply is lost is
-//! not known, and it is never sent again by itself. A node that says "not here" has not executed the call, so that one goes
-//! where it was told to.
+//! Connections to a server, or to the nodes of a cluster. A call is sent once: if its reply is lost it may have been
+//! executed, and it is never sent again automatically. A node that says "not here" has not executed the call, so the
+//! call is sent to the node it named.
 //!
-//! Every call has an end: a server that does not answer in time is given up, connection and all, as if the connection had
-//! broken, and whoever listens for wake-ups is told ([`Link::silent`]). Calls that are meant to wait have connections of
-//! their own, and longer (`replicas`).
+//! Every call has an end: a server that does not answer in time is given up, as if the connection had broken, and the
+//! listener for wake-ups is told ([`Link::silent`]). Calls that are meant to wait have connections of their own, and
+//! longer (`replicas`).
 
 use super::address::Address;
 use crate::{

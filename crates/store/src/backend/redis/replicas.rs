@@ -1,4 +1,4 @@
-//! Waiting until replicas have what was committed, for those who asked for it. One wait serves all who came before it.
+//! Waits until replicas have a commit, for callers that asked for it. One wait serves all callers that came before it.
 
 use super::{
     ConnectError,
@@ -17,9 +17,9 @@ pub(super) struct Replicas {
     count: u32,
     /// The server can confirm that its own log, and those of replicas, are synced.
     has_waitaof: bool,
-    /// How many have asked.
+    /// The number of callers that have asked.
     asked: AtomicU64,
-    /// All who had asked by this number were answered. Held while one asks the server.
+    /// All callers up to this number were answered. Held while one asks the server.
     answered: tokio::sync::Mutex<u64>,
 }
 

@@ -90,7 +90,7 @@ async fn hear_hello(
     }
 }
 
-/// A guest that has arrived; whoever keeps account is told when it leaves, however it does.
+/// A guest that has arrived; the account of guests is told when it leaves, however it does.
 struct Present {
     shared: Arc<Shared>,
     member: u128,

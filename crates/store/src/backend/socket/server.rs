@@ -46,16 +46,16 @@ impl Shared {
 
 /// A server at work. Dropping it cuts all connections; [`stop`](ServerHandle::stop) ends them in order.
 ///
-/// The listener lives until the handle is dropped: whoever connects to a stopped server waits, and is turned
-/// away when the handle goes. An owner that hands over drops it after it has released its lock, so that
-/// the next one is tried for at once, without polling.
+/// The listener lives until the handle is dropped: a guest that connects to a stopped server waits, and is turned away
+/// when the handle is dropped. An owner that hands over drops it after it has released its lock, so that guests try for
+/// the lock at once, without polling.
 pub struct ServerHandle {
     shared: Arc<Shared>,
     _listener: Arc<UnixListener>,
 }
 
-/// Serves `records` to processes of the same user until the handle is stopped or dropped. `welcome` is what guests
-/// are told first. The socket's file should have mode 0600; the peer is checked in any case.
+/// Serves `records` to processes of the same user until the handle is stopped or dropped. `welcome` is the first
+/// message to guests. The socket's file should have mode 0600; the peer is checked in any case.
 pub fn serve(
     listener: UnixListener,
     records: Arc<dyn Records>,
@@ -65,7 +65,7 @@ pub fn serve(
     serve_guests(listener, records, Arc::new(Anybody), welcome, world)
 }
 
-/// The same, with somebody who keeps account of the guests.
+/// The same, with an account of the guests.
 pub fn serve_guests(
     listener: UnixListener,
     records: Arc<dyn Records>,
@@ -82,7 +82,7 @@ pub fn serve_guests(
 }
 
 impl ServerHandle {
-    /// Takes no more connections and requests, answers what was executed, and ends all connections; within
+    /// Takes no more connections and requests, answers executed requests, and ends all connections; within
     /// [`STOP_MS_MAX`], whatever the guests do. After this nothing uses the records any more.
     pub async fn stop(&self) {
         self.shared.phase.send_replace(Phase::Stopping);

@@ -92,7 +92,7 @@ pub async fn a_long_inbox_is_truncated_and_reports_more(bed: Bed) {
     assert_eq!(claimed.inputs.last(), Some(&(Name::new(name(CLAIM_ROWS_MAX - 1)), row(name(CLAIM_ROWS_MAX - 1)))));
 }
 
-/// A fence required by the one who finishes is refused after somebody else took the row over.
+/// A fence required by the holder that finishes is refused after another caller took the row over.
 pub async fn a_stale_fence_is_refused(bed: Bed) {
     bed.run([ready("a")]).await;
     let (mine, claim_key) = (bed.claim(Pick::InTurn), queue().claims().key("a"));

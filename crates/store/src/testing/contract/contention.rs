@@ -25,7 +25,7 @@ async fn at_once<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     (bed, answers)
 }
 
-/// Many who count down one number get the exact sum, and exactly one of them is told that it is zero.
+/// Many callers that count down one number get the exact sum, and exactly one of them is told that it is zero.
 pub async fn concurrent_counter_updates_are_exact_and_fire_once(bed: Bed) {
     const EACH: i64 = 40;
     bed.run([put(key("n"), count(i64::from(TASKS) * EACH))]).await;
@@ -44,7 +44,7 @@ pub async fn concurrent_counter_updates_are_exact_and_fire_once(bed: Bed) {
     assert_eq!(bed.get(key("sum")).await, Some(count(i64::from(TASKS) * EACH)));
 }
 
-/// Many who arrive at one set: exactly one of them completes it, every time.
+/// Many callers add to one set: exactly one of them completes it, every time.
 pub async fn concurrent_bitmap_updates_fire_once(bed: Bed) {
     let (bed, fired) = at_once(bed, async |bed, number| {
         let mut fired = 0;
@@ -60,7 +60,7 @@ pub async fn concurrent_bitmap_updates_fire_once(bed: Bed) {
     assert_eq!(bed.get(key("full")).await, Some(count(40)));
 }
 
-/// Many who want the same permission: one has it, the others are told who.
+/// Many callers want the same permission: one has it, the others are told which.
 pub async fn one_of_many_conditional_writers_wins(bed: Bed) {
     let (_, won) = at_once(bed, async |bed, number| {
         let mut won = 0;
@@ -78,7 +78,7 @@ pub async fn one_of_many_conditional_writers_wins(bed: Bed) {
     assert_eq!(won.iter().sum::<usize>(), 40);
 }
 
-/// Many who claim: every row is taken once, by one of them.
+/// Many callers claim: every row is taken once, by one of them.
 pub async fn concurrent_claims_take_each_row_once(bed: Bed) {
     bed.run((0..200u8).map(|n| ready([n]))).await;
     let (_, taken) = at_once(bed, async |bed, _| bed.take_until_none().await).await;

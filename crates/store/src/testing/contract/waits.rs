@@ -15,7 +15,7 @@ async fn wakes(bed: &Bed, ops: impl IntoIterator<Item = Op>) {
     }
 }
 
-/// A row that is put, freed, or enabled by a trigger wakes those who wait, in whichever queue.
+/// A row that is put, freed, or enabled by a trigger wakes waiters, in whichever queue.
 pub async fn a_freed_row_ends_the_wait(bed: Bed) {
     wakes(&bed, [ready("a")]).await;
     wakes(&bed, [put(Group::queue("other").key("a"), inbox(""))]).await;
@@ -27,7 +27,7 @@ pub async fn a_freed_row_ends_the_wait(bed: Bed) {
     wakes(&bed, [delete_group(queue()), ready("c")]).await;
 }
 
-/// Two rows become ready and one is born claimed: the other is for those who wait.
+/// Two rows become ready and one is born claimed: the other is for the waiters.
 pub async fn an_unclaimed_second_row_ends_the_wait(bed: Bed) {
     let mut wait = bed.records.wait(SHARD, bed.records.position(), Timestamp::NEVER);
     let ended = poll_once(&mut wait).await.is_ready();
@@ -69,7 +69,7 @@ pub async fn a_wait_ends_at_its_deadline(bed: Bed) {
     }
 }
 
-/// All who wait wake, not one of them; those who stopped waiting are not missed.
+/// All waiters wake, not one of them; those that stopped waiting are not missed.
 pub async fn all_waiters_wake_and_cancelled_ones_leave_nothing(bed: Bed) {
     let seen = bed.records.position();
     let mut waits: Vec<_> = (0..10).map(|_| bed.records.wait(SHARD, seen, Timestamp::NEVER)).collect();
@@ -87,7 +87,7 @@ pub async fn all_waiters_wake_and_cancelled_ones_leave_nothing(bed: Bed) {
     }
 }
 
-/// Work in one shard wakes those who wait there, while others wait elsewhere.
+/// Work in one shard wakes its waiters, while others wait elsewhere.
 pub async fn a_freed_row_wakes_the_waiters_of_its_shard(bed: Bed) {
     let other = Shard(3);
     let seen = bed.records.position();

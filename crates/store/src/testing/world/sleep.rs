@@ -1,4 +1,4 @@
-//! Those who wait for time to pass.
+//! The tasks that wait for time to pass.
 
 use crate::sync::{Mutex, lock};
 use std::{
@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// How much time has passed, and who waits for more.
+/// The time that has passed, and the tasks that wait for more.
 #[derive(Default)]
 pub(super) struct Sleepers(Mutex<Inner>);
 
@@ -16,7 +16,7 @@ pub(super) struct Sleepers(Mutex<Inner>);
 struct Inner {
     passed_ms: u64,
     tickets: u64,
-    /// By when they wake, then by who came first.
+    /// By wake-up time, then by arrival.
     waiting: BTreeMap<(u64, u64), Option<Waker>>,
 }
 

@@ -29,7 +29,7 @@ async fn ahead(bed: &Bed, n: usize) -> (Hold, Vec<String>) {
     (hold, tops)
 }
 
-/// The batch that it was put ahead of: refers to the first, and lets go.
+/// The batch that the values were put ahead of: refers to the first, and releases the hold.
 async fn come(bed: &Bed, hold: &Hold, tops: &[String]) -> Result<CommitResult, Error> {
     let mut batch = step();
     let mut changes = vec![put("whole", &tops.iter().map(String::as_str).collect::<Vec<_>>()), set("r", "whole")];

@@ -1,4 +1,4 @@
-//! Case 17: random updates against a model that knows only one rule: what an edge reaches is alive.
+//! Case 17: random updates against a model that knows only one rule: a value that an edge reaches is alive.
 
 use super::bed::{Bed, SHARD, each_store, root, stores};
 use onceflow_store::{

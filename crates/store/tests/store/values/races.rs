@@ -1,5 +1,5 @@
-//! Every interleaving of two: somebody else acts between any two calls that an update or a reclaim makes. Whatever
-//! they do, nothing is broken, what is held is alive, and in the end nothing is left.
+//! Every interleaving of two processes: another one acts between any two calls that an update or a reclaim makes.
+//! Whatever they do, nothing is broken, every held value is alive, and in the end nothing is left.
 
 use super::bed::{SHARD, puts, root, stores};
 use onceflow_store::{
@@ -17,7 +17,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
-/// A store on which somebody else acts just before the n-th call.
+/// A store on which another process acts just before the n-th call.
 struct Between {
     records: Arc<dyn Records>,
     left: AtomicUsize,
