@@ -1,4 +1,4 @@
-//! A process that runs one command under a guard: `guarded run DIRECTORY SCRIPT KEY`. As `guarded guard` it is the guard.
+//! Runs one command under a guard: `guarded run DIRECTORY SCRIPT KEY`. As `guarded guard` this process is the guard.
 
 use onceflow_core::model::{Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::ModuleKind};
 use onceflow_engine::{Engine, Start};

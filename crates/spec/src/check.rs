@@ -1,4 +1,4 @@
-//! The kernel's check, and its mistakes in the words and places of the flow file.
+//! The kernel's check, with its problems translated into the words and places of the flow file.
 
 use crate::{
     problem::{Diagnostics, Problem},
@@ -9,8 +9,8 @@ use onceflow_core::model::{
     check::{MistakeKind, check},
 };
 
-/// Checks the whole of it, and answers what its program is known by. If something is wrong with the file already, only
-/// what that cannot have caused is said.
+/// Checks the whole flow, and returns the identity of its program. If the file has problems already, only problems that
+/// these cannot have caused are reported.
 pub(crate) fn run(library: &Library, main: &str, sources: &[SourceFile], report: &Diagnostics) -> Option<Identity> {
     let errors = match check(library, main, None) {
         Ok(program) => return Some(program.identity()),
@@ -35,14 +35,14 @@ fn problem(mistake: &Mistake, sources: &[SourceFile]) -> Problem {
             let len = rest.find(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != '.');
             source.place(Span::new(start, start + len.unwrap_or(rest.len())))
         }),
-        // It is about the flow as a whole.
+        // The problem concerns the flow as a whole.
         None => sources.first().map(|source| source.place(Span::new(0, 0))),
     };
     let message = dotted(&mistake.what.to_string());
     Problem { code: mistake.what.code(), message, place, hint: mistake.hint.as_deref().map(dotted) }
 }
 
-/// Ports as people write them: `inputs.reads`, not `inputs-reads`.
+/// Rewrites ports as users write them: `inputs.reads`, not `inputs-reads`.
 fn dotted(text: &str) -> String {
     let letters: Vec<char> = text.chars().collect();
     let is_name = |at: usize| letters.get(at).is_some_and(|letter| letter.is_ascii_alphanumeric() || *letter == '_');

@@ -1,5 +1,5 @@
-//! The codes of what can be wrong with a flow file or its inputs, with their titles. A code means the same for ever, and
-//! has a page in `docs/errors`. Those below OF0100 are of the kernel's own check.
+//! The codes of problems with a flow file or its inputs, with their titles. A code never changes its meaning, and has a
+//! page in `docs/errors`. Those below OF0100 are of the kernel's own check.
 
 /// Codes with their titles.
 pub const CODES: &[(&str, &str)] = &[

@@ -1,13 +1,13 @@
-//! What a run is given: words of a command line, a file of inputs, patterns, sample sheets, defaults; each input as a
-//! value of its type, or all that is wrong at once.
+//! Binds the inputs of a run, from words of a command line, a file of inputs, patterns, sample sheets and defaults:
+//! each input as a value of its type, or all problems at once.
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | `convert` | values of a tree or a word, as a type wants them |
-//! | `globs` | which files a pattern means |
+//! | `convert` | conversion of a tree or a word to a value of a type |
+//! | `globs` | the files that a pattern matches |
 //! | `sheet` | sample sheets |
 //! | `ports` | the same for ports without a flow file |
-//! | `defaults` | the inputs of a flow and what they are if nothing is given |
+//! | `defaults` | the inputs of a flow and their defaults |
 
 mod convert;
 pub(crate) mod defaults;
@@ -32,23 +32,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What a run is given.
+/// The inputs given to a run.
 #[derive(Clone, Debug, Default)]
 pub struct GivenInputs {
     /// Words of a command line: `name=value`. A list takes several; a file, a path or a pattern; a value that is not a
     /// single word, JSON, or `@` and the path of a file that holds it.
     pub words: Vec<(String, String)>,
     /// A file of inputs: YAML or JSON with a value for each, or a sample sheet if one input is a list of records. Words
-    /// go before it. Paths in it are relative to it.
+    /// take precedence over it. Paths in it are relative to it.
     pub file: Option<PathBuf>,
 }
 
-/// What values are called that are asked for: inputs of a flow, unless they are somebody else's.
+/// The words for the requested values in messages: inputs of a flow, or of another owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputNoun {
-    /// Whose they are: `the flow`.
+    /// The owner: `the flow`.
     pub owner: &'static str,
-    /// One of them: `input`.
+    /// The singular: `input`.
     pub one: &'static str,
 }
 
@@ -58,19 +58,20 @@ impl InputNoun {
 }
 
 impl LoadedFlow {
-    /// The inputs of a run, in the flow's order; an option that is not given is null. Files are there, and their paths
-    /// absolute.
+    /// Binds the inputs of a run, in the flow's order; an option that is not given is null. Files exist, and their
+    /// paths are absolute.
     ///
     /// # Errors
-    /// All that is wrong, at once.
+    /// All problems, at once.
     pub fn bind(&self, given: &GivenInputs) -> Result<Vec<(String, PortValue)>, Problems> {
         self.bind_called(given, InputNoun::INPUTS, FilePresence::AreThere)
     }
 
-    /// As [`LoadedFlow::bind`], but that files which are named need not be there: for who looks at what was done with them.
+    /// As [`LoadedFlow::bind`], but named files need not exist: for a caller that only inspects what was computed from
+    /// them.
     ///
     /// # Errors
-    /// All else that is wrong, at once.
+    /// All other problems, at once.
     pub fn bind_though_gone(&self, given: &GivenInputs) -> Result<Vec<(String, PortValue)>, Problems> {
         self.bind_called(given, InputNoun::INPUTS, FilePresence::MayBeGone)
     }
@@ -202,7 +203,7 @@ impl LoadedFlow {
     }
 }
 
-/// A default whose files are there.
+/// Checks that the files of a default exist.
 fn settled(value: PortValue, input: &FlowInput, files: FilePresence, report: &Diagnostics) -> Option<PortValue> {
     let missing = |what: String| {
         report.push(Problem::new("OF0204", format!("the default of `{}`: {what}", input.name)));
@@ -228,7 +229,7 @@ fn settled(value: PortValue, input: &FlowInput, files: FilePresence, report: &Di
     }
 }
 
-/// What an input is, for people.
+/// Describes an input for a message.
 fn describe(input: &FlowInput) -> String {
     match input.choices.is_empty() {
         true => format!("it is {}", input.ty),
@@ -254,7 +255,7 @@ fn example(shape: &TypeDecl) -> String {
     }
 }
 
-/// A file of data; `None` after saying what is wrong with it.
+/// Reads a file of data; `None` after reporting its problem.
 fn read(path: &Path, report: &Diagnostics) -> Option<SourceFile> {
     let shown = path.display().to_string();
     let problem = |message: String| report.push(Problem::new("OF0207", message));

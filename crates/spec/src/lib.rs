@@ -2,16 +2,16 @@
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | `syntax` | text to what it says, every part with its place |
+//! | `syntax` | parsing of the text into declarations, every part with its place |
 //! | `types`, `words` | types, names, durations, sizes |
-//! | `lower` | what it says to the kernel's graph |
+//! | `lower` | lowering of declarations to the kernel's graph |
 //! | `check`, `unused` | the kernel's check, in the places of the file; steps that never run |
 //! | `remembered` | a flow as bytes, for as long as its files do not change |
-//! | `inputs` | what a run is given: words, files, patterns, sample sheets |
+//! | `inputs` | the inputs of a run: words, files, patterns, sample sheets |
 //! | [`schema()`] | the JSON Schema that editors use |
-//! | [`codes`] | what can be wrong |
+//! | [`codes`] | the codes of problems |
 //!
-//! Whatever a file holds, loading it ends soon, takes little, never panics, and says all that is wrong at once.
+//! Loading is bounded in time and memory for any content of a file, never panics, and reports all problems at once.
 //!
 //! ```
 //! # let dir = tempfile::tempdir()?;
@@ -60,10 +60,10 @@ use problem::Diagnostics;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// How a flow is loaded.
+/// Options for loading a flow.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
-    /// Which workers take its tasks. No part of what anything depends on.
+    /// The class of workers that take its tasks. No result depends on it.
     pub class: String,
 }
 
@@ -76,33 +76,33 @@ impl Default for LoadOptions {
 /// A flow that was loaded: checked, and ready to be given its inputs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LoadedFlow {
-    /// What it is called; also in [`LoadedFlow::library`].
+    /// Its name, also in [`LoadedFlow::library`].
     pub name: String,
-    /// What it says about itself.
+    /// Its description, from the file.
     pub description: Option<String>,
-    /// It and all flows that it calls.
+    /// The flow and all flows that it calls.
     pub library: Library,
-    /// What its program is known by, if all of its outputs are wanted.
+    /// The identity of its program, if all of its outputs are wanted.
     pub identity: Option<Identity>,
-    /// What it takes.
+    /// Its inputs.
     pub inputs: Vec<FlowInput>,
-    /// What it gives.
+    /// Its outputs.
     pub outputs: Vec<Port>,
-    /// How long inner values outlive the run, if it says so.
+    /// How long inner values outlive the run, if the file sets it.
     pub keep_ms: Option<u64>,
-    /// How long a finished run can be asked about, if it says so.
+    /// How long a finished run can be queried, if the file sets it.
     pub history_ms: Option<u64>,
-    /// After a failure, what does not depend on it is still done.
+    /// After a failure, steps that do not depend on the failed one still run.
     pub finish_independent: bool,
     /// Input files are copied into the store.
     pub store_inputs: bool,
-    /// How results get to their place, if it says so.
+    /// How results get to their place, if the file sets it.
     pub results_mode: Option<ResultsMode>,
-    /// Names in the environment that steps get, of all its files.
+    /// Names of environment variables that its steps get as secrets, over all its files.
     pub secrets: Vec<String>,
     /// Steps that never run.
     pub unused: Vec<Unused>,
-    /// What is allowed, and probably not meant.
+    /// Constructs that are allowed but probably not intended.
     pub warnings: Vec<Warning>,
     /// All files it was loaded from, the first being its own.
     pub files: Vec<FlowFile>,
@@ -114,22 +114,22 @@ pub enum ResultsMode {
     /// As files of their own, which share blocks with the store where the file system can.
     #[default]
     Copy,
-    /// As further names of the store's own files: they take no room, and nobody may write to them.
+    /// As hard links to the store's own files: they take no space, and must not be written to.
     Link,
-    /// The store gives its own name of them up, and refers to them where they are.
+    /// The store gives up its own link to them, and refers to them at their new place.
     Move,
 }
 
 impl ResultsMode {
-    /// What they are called.
+    /// The words for the modes.
     pub const WORDS: [&'static str; 3] = ["copy", "link", "move"];
 
-    /// The one that a word means.
+    /// Parses the word of a mode.
     pub fn of(word: &str) -> Option<Self> {
         [ResultsMode::Copy, ResultsMode::Link, ResultsMode::Move].into_iter().find(|mode| mode.word() == word)
     }
 
-    /// What it is called.
+    /// Returns the word of the mode.
     pub fn word(self) -> &'static str {
         match self {
             ResultsMode::Copy => "copy",
@@ -139,12 +139,12 @@ impl ResultsMode {
     }
 }
 
-/// A file that a flow was loaded from, as it was then.
+/// A file that a flow was loaded from, with its content's digest at that time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowFile {
-    /// How it was looked for.
+    /// The path by which it was requested.
     pub given: PathBuf,
-    /// Where it was.
+    /// The path where it was found.
     pub path: PathBuf,
     /// The digest of its content.
     pub digest: onceflow_core::Digest,
@@ -153,31 +153,31 @@ pub struct FlowFile {
 /// An input of a flow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlowInput {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// Of which type it is, with the words that enums allow.
+    /// Its type, with the words that enums allow.
     pub shape: TypeDecl,
-    /// What the kernel calls that type.
+    /// The kernel's type for it.
     pub ty: Type,
-    /// What it is if it is not given.
+    /// Its default.
     pub default: Option<PortValue>,
-    /// The words it may be; empty if it is no enum.
+    /// The words it may be; empty unless it is an enum.
     pub choices: Vec<String>,
-    /// What it is for.
+    /// A description of its purpose.
     pub help: Option<String>,
 }
 
 impl FlowInput {
-    /// Whether it must be given.
+    /// The input must be given.
     pub fn is_required(&self) -> bool {
         self.default.is_none() && !matches!(self.ty, Type::Option(_))
     }
 }
 
-/// Reads a flow file and those it calls, and checks all of it.
+/// Reads a flow file and the files it calls, and checks all of it.
 ///
 /// # Errors
-/// All that is wrong, at once.
+/// All problems, at once.
 pub fn load(path: &Path, options: &LoadOptions) -> Result<LoadedFlow, Problems> {
     let report = Diagnostics::default();
     let mut files = lower::files::LoadedFiles::of(&options.class);

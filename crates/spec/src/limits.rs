@@ -1,24 +1,25 @@
-//! Every bound of a flow file and of what it is given, with its reason. What exceeds one is refused, naming it.
+//! Every limit of a flow file and of its inputs, with the reason. A file that exceeds one is refused; the message names
+//! the limit.
 
-/// Bytes of a flow file: some ten thousand steps. It is held in memory several times over.
+/// Bytes of a flow file: some ten thousand steps. The file is held in memory several times over.
 pub(crate) const FLOW_BYTES_MAX: u64 = 8 << 20;
 
 /// Bytes of a file of inputs, or of a sample sheet.
 pub(crate) const DATA_BYTES_MAX: u64 = 256 << 20;
 
-/// Values in a flow file, those that aliases bring included: what an anchor bomb runs into.
+/// Values in a flow file, including those that aliases expand to: this stops an anchor bomb.
 pub(crate) const FLOW_NODES_MAX: usize = 500_000;
 
 /// Values in a file of inputs.
 pub(crate) const DATA_NODES_MAX: usize = 20_000_000;
 
-/// Values within values. Reading calls itself this deep.
+/// The depth of nested values, which is the recursion depth of the reader.
 pub(crate) const DEPTH_MAX: usize = 100;
 
-/// Flow files that one flow may come to call.
+/// Flow files that one flow may call, directly or indirectly.
 pub(crate) const FILES_MAX: usize = 1000;
 
-/// Types within types.
+/// The depth of nested types.
 pub(crate) const TYPE_DEPTH_MAX: usize = 16;
 
 /// Processors that one step may ask for.

@@ -1,16 +1,16 @@
-//! From what a flow file says to the graph that the kernel checks and runs: what is mentioned becomes a connection, what
-//! is computed becomes a task, what is nested becomes a graph.
+//! Lowers a flow file to the graph that the kernel checks and runs: a reference becomes a connection, an expression a
+//! task, nested steps a graph.
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | `files` | flow files: each is read once, whoever calls it |
+//! | `files` | flow files: each is read once, however many flows call it |
 //! | `frame` | graphs within graphs, and the names known in each |
-//! | `expression` | what expressions and holes mention |
-//! | `infer` | what type an expression has |
-//! | `order` | steps after those they mention |
-//! | `steps`, `containers`, `repeat`, `call` | steps and what is around them |
-//! | `leaf`, `action` | steps that do something themselves |
-//! | `digest` | what results depend on |
+//! | `expression` | the references of expressions and holes |
+//! | `infer` | the types of expressions |
+//! | `order` | the order of steps by their references |
+//! | `steps`, `containers`, `repeat`, `call` | steps and the constructs around them |
+//! | `leaf`, `action` | leaves: steps with an action of their own |
+//! | `digest` | versions: all that results depend on |
 
 mod action;
 mod call;
@@ -40,13 +40,13 @@ struct Lowering<'a> {
     flow: &'a FlowDecl,
     files: &'a mut LoadedFiles,
     frames: GraphDrafts,
-    /// Names that the leaf being lowered gives to what it takes.
+    /// Names that the current leaf gives to its inputs.
     aliases: Vec<(String, Type)>,
-    /// What leaves wait for beside what they take.
+    /// Steps that leaves wait for, beside those they take inputs from.
     after: Vec<crate::source::Text>,
 }
 
-/// The graph of a flow file.
+/// Lowers a flow file to its graph.
 fn lower(source: &SourceFile, report: &Diagnostics, flow: &FlowDecl, files: &mut LoadedFiles) -> Graph {
     let inputs: Vec<_> = flow.inputs.iter().map(|input| Port::new(input.name.name.clone(), input.shape.ty())).collect();
     let mut lowering =

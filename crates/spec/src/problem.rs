@@ -1,19 +1,19 @@
-//! What is wrong with a flow file or with what it is given: what, where, help. All of it at once.
+//! Problems with a flow file or its inputs: message, place, hint. All are reported at once.
 
 use crate::source::{SourceFile, Span};
 use serde::{Deserialize, Serialize};
 use std::{cell::RefCell, fmt};
 
-/// Something wrong.
+/// A problem in a flow file or its inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The same for ever: what people look up.
+    /// The code for looking it up, which never changes its meaning.
     pub code: &'static str,
-    /// What is wrong.
+    /// The problem, in plain words.
     pub message: String,
-    /// Where.
+    /// Its place in a file, if it has one.
     pub place: Option<SourceLocation>,
-    /// What may help.
+    /// Advice how to correct it.
     pub hint: Option<String>,
 }
 
@@ -26,13 +26,13 @@ pub struct SourceLocation {
     pub line: u32,
     /// From 1, in characters.
     pub column: u32,
-    /// Characters that are meant, at least 1.
+    /// Characters that the problem covers, at least 1.
     pub len: u32,
     /// The line itself.
     pub source_line: String,
 }
 
-/// All that is wrong; never empty.
+/// All problems; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 
@@ -44,21 +44,21 @@ impl Problem {
         Problem { code, message: message.into(), place: None, hint: None }
     }
 
-    /// The same, with what may help.
+    /// Adds a hint.
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Problem { hint: Some(hint.into()), ..self }
     }
 }
 
 impl SourceLocation {
-    /// Carets below the characters that are meant, for a line that is shown without the space around it. `None` if they are
-    /// outside of what is shown, as at the end of a very long line.
+    /// Returns carets below the characters of the problem, for a line that is shown trimmed. `None` if they are outside
+    /// the shown part, as at the end of a very long line.
     fn underline(&self) -> Option<String> {
         let shown = self.source_line.trim();
         let indent = self.source_line.chars().take_while(|letter| letter.is_whitespace()).count();
         let before = (self.column as usize).checked_sub(1 + indent)?;
         let left = shown.chars().count().checked_sub(before).filter(|left| *left > 0)?;
-        // A tab stays one, so that the carets stand where the terminal puts the text.
+        // A tab stays a tab, so that the carets line up with the text in a terminal.
         let space = shown.chars().take(before).map(|letter| if letter == '\t' { '\t' } else { ' ' });
         let carets = (self.len as usize).clamp(1, left);
         Some(space.chain(std::iter::repeat_n('^', carets)).collect())
@@ -101,13 +101,13 @@ impl fmt::Display for Problems {
     }
 }
 
-/// Problems that one file may show; more would help nobody.
+/// Problems reported for one file; more would not help the user.
 const PROBLEMS_MAX: usize = 50;
 
-/// Something that is allowed, and probably not meant.
+/// A construct that is allowed but probably not intended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
-    /// What it is.
+    /// The warning, in plain words.
     pub message: String,
     /// The file it is in, and the line, from 1.
     pub place: (String, u32),
@@ -135,7 +135,7 @@ impl Diagnostics {
         }
     }
 
-    /// Something wrong at a span of a source; the hint may be empty.
+    /// Reports a problem at a span of a source; the hint may be empty.
     pub(crate) fn at(
         &self,
         source: &SourceFile,
@@ -148,7 +148,7 @@ impl Diagnostics {
         self.push(Problem { code, message: message.into(), place: Some(source.place(span)), hint });
     }
 
-    /// Something that is allowed, and probably not meant.
+    /// Reports a construct that is allowed but probably not intended.
     pub(crate) fn warn(&self, source: &SourceFile, span: Span, message: impl Into<String>) {
         let place = source.place(span);
         let warning = Warning { message: message.into(), place: (place.file, place.line) };
@@ -158,7 +158,7 @@ impl Diagnostics {
         }
     }
 
-    /// What is allowed, and probably not meant.
+    /// Returns the warnings so far.
     pub(crate) fn warnings(&self) -> Vec<Warning> {
         self.warnings.borrow().clone()
     }
@@ -171,7 +171,7 @@ impl Diagnostics {
         self.problems.borrow().len()
     }
 
-    /// What was found, in the order of the files and their lines; `Ok` if nothing was.
+    /// Returns the problems in the order of the files and their lines; `Ok` if there are none.
     pub(crate) fn result(self) -> Result<(), Problems> {
         let mut problems = self.problems.into_inner();
         if problems.is_empty() {

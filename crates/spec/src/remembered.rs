@@ -1,17 +1,17 @@
-//! A flow that was loaded, as bytes: as long as none of its files changes, it need not be loaded again.
+//! Caches a loaded flow as bytes: as long as none of its files changes, it need not be loaded again.
 
 use crate::LoadedFlow;
 use std::fs;
 
 impl LoadedFlow {
-    /// The flow, for [`LoadedFlow::remembered`].
+    /// Encodes the flow, for [`LoadedFlow::remembered`].
     pub fn to_bytes(&self) -> Vec<u8> {
         let body = postcard::to_stdvec(self).expect("a flow has nothing that cannot be written down");
         [blake3::hash(&body).as_bytes().as_slice(), &body].concat()
     }
 
-    /// The flow that these bytes were made of by the same program, if loading it would give the same: every file that it
-    /// was loaded from is still found where it was, with the same content.
+    /// Decodes a flow that the same program encoded, if loading it again would give the same: every file that it was
+    /// loaded from is still found at the same path, with the same content.
     pub fn remembered(bytes: &[u8]) -> Option<LoadedFlow> {
         let (digest, body) = bytes.split_first_chunk::<32>()?;
         if blake3::hash(body).as_bytes() != digest {

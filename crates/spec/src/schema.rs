@@ -1,9 +1,9 @@
-//! The JSON Schema of a flow file, for editors: what may stand where, and what it means. It does not see everything that
-//! [`load`](crate::load) does; what it refuses, `load` refuses too.
+//! The JSON Schema of a flow file, for editors: the allowed keys and their meaning. The schema does not find every
+//! problem that [`load`](crate::load) does; a file that it refuses, `load` refuses too.
 
 use serde_json::{Map, Value, json};
 
-/// The schema, as `docs/flow.schema.json` holds it.
+/// Returns the schema, as in `docs/flow.schema.json`.
 pub fn schema() -> Value {
     let mut flow = object(&[
         (
@@ -158,7 +158,7 @@ fn shell() -> Value {
     })
 }
 
-/// What steps, arms and undos have in common: what is done, and how.
+/// Returns the keys that steps, arms and undos have in common: the action, and its settings.
 fn doing() -> Vec<(&'static str, Value)> {
     vec![
         ("run", text("A command. What it mentions in `${{ … }}` is its input.", None)),
@@ -219,7 +219,7 @@ fn composing() -> Vec<(&'static str, Value)> {
     all
 }
 
-/// Exactly one of the things that can be done.
+/// Requires exactly one of the keys of these kinds.
 fn one_kind(mut schema: Value, kinds: &[&str]) -> Value {
     schema["oneOf"] = kinds.iter().map(|kind| json!({ "required": [kind] })).collect();
     schema["dependentRequired"] = json!({ "script": ["code"], "code": ["script"] });

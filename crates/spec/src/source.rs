@@ -1,9 +1,9 @@
-//! A file that was read: its text, where its lines begin, and what place a byte of it is.
+//! A source file: its text, the offsets of its lines, and the line and column of a byte.
 
 use crate::problem::SourceLocation;
 use std::{ops::Range, rc::Rc};
 
-/// Bytes of a source.
+/// A byte range of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: usize,
@@ -16,7 +16,7 @@ impl Span {
     }
 }
 
-/// How a scalar was written down.
+/// The notation of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScalarQuoting {
     Plain,
@@ -24,7 +24,7 @@ pub(crate) enum ScalarQuoting {
     Block,
 }
 
-/// Some text of a source: what it means, and where it stands.
+/// A scalar of a source: its content, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Text {
     pub(crate) text: String,
@@ -43,7 +43,7 @@ struct SourceText {
     lines: Vec<usize>,
 }
 
-/// Characters of a line that are shown.
+/// Characters of a line that a message shows.
 const SHOWN_CHARS_MAX: usize = 160;
 
 impl SourceFile {
@@ -61,7 +61,8 @@ impl SourceFile {
         &self.0.text
     }
 
-    /// The start and the text of the line (from 1) at a byte, its number, and the column (from 1, in characters).
+    /// Returns the start and the text of the line at a byte, its number (from 1), and the column (from 1, in
+    /// characters).
     fn line_at(&self, byte: usize) -> (usize, &str, u32, u32) {
         let byte = floor(&self.0.text, byte);
         let line = self.0.lines.partition_point(|start| *start <= byte).saturating_sub(1);
@@ -94,10 +95,10 @@ impl SourceFile {
         SourceLocation { file: self.0.file.clone(), line, column, len, source_line }
     }
 
-    /// Where `range` of what a scalar means stands in the source: its letters are looked for one after the other.
+    /// Maps `range` of a scalar's content to the source, by searching for its characters one after the other.
     pub(crate) fn inside(&self, text: &Text, range: Range<usize>) -> Span {
         let end = floor(&self.0.text, text.span.end);
-        // What is missing at the end is shown by what it is missing after.
+        // An empty range, where something is missing, is shown as the text before it.
         let range = match text.text.get(range.clone()).unwrap_or_default().trim().is_empty() {
             true => {
                 let last = text.text.get(..range.start).unwrap_or_default().trim_end();
@@ -139,7 +140,7 @@ impl SourceFile {
     }
 }
 
-/// The nearest start of a character at or before a byte.
+/// Returns the nearest start of a character at or before a byte.
 fn floor(text: &str, byte: usize) -> usize {
     let byte = byte.min(text.len());
     (0..=byte).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)

@@ -1,10 +1,10 @@
-//! From the text of a file to what it says, each part with its place. Nothing is looked up yet.
+//! Parses the text of a file into declarations, each part with its place. Names are not resolved yet.
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | [`tree`] | values with their spans, as YAML and JSON know them |
+//! | [`tree`] | YAML and JSON values with their spans |
 //! | `yaml` | text to tree: duplicates, aliases, depth |
-//! | [`fields`] | taking a map apart, with all that is wrong about it |
+//! | [`fields`] | reading the keys of a map, and reporting its problems |
 //! | [`flow`] | the parts of a flow |
 //! | [`step`] | the parts of a step |
 

@@ -10,10 +10,10 @@ use onceflow_core::model::Type;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A type as it is written down: what the kernel's types say, and which words an enum allows.
+/// A declared type: the kernel's types, and the words that an enum allows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TypeDecl {
-    /// One that is not made of others.
+    /// A type that is not composed of others.
     Plain(Type),
     /// One of these words; text for the kernel.
     Enum(Vec<String>),
@@ -26,11 +26,11 @@ pub enum TypeDecl {
 }
 
 impl TypeDecl {
-    /// What stands for a type that could not be read: it takes part in everything, so that only the first mistake is
-    /// said.
+    /// The placeholder for a type that could not be read: it is compatible with everything, so that only the first
+    /// problem is reported.
     pub(crate) const UNCLEAR: TypeDecl = TypeDecl::Plain(Type::Json);
 
-    /// What the kernel calls it.
+    /// Returns the kernel's type.
     pub fn ty(&self) -> Type {
         match self {
             TypeDecl::Plain(ty) => ty.clone(),
@@ -43,12 +43,12 @@ impl TypeDecl {
         }
     }
 
-    /// Without the option around it.
+    /// Returns the type without the option around it.
     pub fn required(&self) -> &TypeDecl {
         if let TypeDecl::Option(inner) = self { inner } else { self }
     }
 
-    /// Of this or none.
+    /// Wraps the type in an option, unless it is one.
     pub(crate) fn optional(self) -> TypeDecl {
         if matches!(self, TypeDecl::Option(_)) { self } else { TypeDecl::Option(Box::new(self)) }
     }
@@ -67,7 +67,7 @@ const PLAIN: &[(&str, Type)] = &[
     ("unit", Type::Unit),
 ];
 
-/// Words of other languages for the same.
+/// Words of other languages for these types.
 const OTHERS: &[(&str, &str)] = &[
     ("string", "text"),
     ("str", "text"),
@@ -85,11 +85,11 @@ const OTHERS: &[(&str, &str)] = &[
     ("any", "json"),
 ];
 
-/// What is said about something that is no type.
+/// The hint for an invalid type.
 const RULE: &str =
     "types are `file dir text int float bool bytes json unit`, `list<T>`, `T?`, `{ a: T, b: T }`, `enum<a, b>`";
 
-/// The type a node says; `None` after saying what is wrong.
+/// Reads a type from a node; `None` after reporting its problem.
 pub(crate) fn read(reader: FieldReader<'_>, node: &YamlNode) -> Option<TypeDecl> {
     match &node.what {
         NodeKind::Map(entries) => match entries.as_slice() {
@@ -108,7 +108,7 @@ pub(crate) fn read(reader: FieldReader<'_>, node: &YamlNode) -> Option<TypeDecl>
     }
 }
 
-/// The type a text says; `None` after saying what is wrong.
+/// Reads a type from a text; `None` after reporting its problem.
 pub(crate) fn read_text(reader: FieldReader<'_>, text: &Text) -> Option<TypeDecl> {
     match parse(&text.text) {
         Ok(shape) => Some(shape),

@@ -1,14 +1,14 @@
-//! Steps that never run, because they have outputs and nobody reads one. Nothing is wrong with them, but somebody may
-//! wonder.
+//! Finds steps that never run, because they have outputs and none is read. They are no problem, but may surprise the
+//! user.
 
 use onceflow_core::model::{Graph, Library, graph::ModuleKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// A step whose outputs nobody reads.
+/// A step whose outputs are never read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unused {
-    /// What it is called, below the steps it is in.
+    /// Its name, prefixed with the steps it is nested in.
     pub step: String,
     /// The file it is in, and the line, from 1.
     pub place: Option<(String, u32)>,
@@ -24,7 +24,7 @@ impl std::fmt::Display for Unused {
     }
 }
 
-/// All of them.
+/// Returns all unused steps.
 pub(crate) fn find(library: &Library) -> Vec<Unused> {
     let mut found = Vec::new();
     library.flows.values().for_each(|graph| in_graph(graph, "", &mut found));
@@ -55,7 +55,7 @@ fn gives(kind: &ModuleKind) -> bool {
     }
 }
 
-/// Whether there is a step without outputs inside: such ones run though nobody reads them.
+/// A step without outputs is inside; such a step runs for its effect although nothing reads it.
 fn has_effect(kind: &ModuleKind) -> bool {
     let inside = |body: &Graph| body.modules.iter().any(|module| has_effect(&module.kind));
     match kind {

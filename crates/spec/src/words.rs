@@ -1,9 +1,9 @@
-//! Words of a flow file: which known one was probably meant, what may be a name, what durations and sizes say.
+//! Words of a flow file: suggestions for misspelt ones, valid names, durations and sizes.
 
 use onceflow_core::model::check::names::distance;
 use onceflow_exec::expr::{KEYWORDS, RESERVED};
 
-/// Words that mean something where an expression begins.
+/// Words with a meaning of their own at the beginning of an expression.
 const ROOTS: &[&str] = &[
     "inputs",
     "out",
@@ -22,8 +22,8 @@ const ROOTS: &[&str] = &[
     "when",
 ];
 
-/// Every word that cannot be the name of a step or a variable; the flag says whether it cannot be that of an input, an output
-/// or a field either.
+/// Returns every word that cannot be the name of a step or a variable; the flag is true if it cannot be the name of an
+/// input, an output or a field either.
 pub fn reserved_names() -> Vec<(&'static str, bool)> {
     let members = KEYWORDS.iter().chain(&RESERVED).map(|name| (*name, true));
     let mut all: Vec<_> = members.chain(ROOTS.iter().map(|name| (*name, false))).collect();
@@ -32,10 +32,10 @@ pub fn reserved_names() -> Vec<(&'static str, bool)> {
     all
 }
 
-/// Bytes of a name: addresses and ports are made of several.
+/// Bytes of a name; bounded because addresses and ports are composed of several names.
 const NAME_BYTES_MAX: usize = 60;
 
-/// Why this cannot be a name that stands behind a dot: of an input, an output, a field.
+/// Returns the reason why this cannot be a name after a dot: of an input, an output, a field.
 pub(crate) fn bad_member(name: &str) -> Option<String> {
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     if name.is_empty() || !name.chars().all(is_letter) || name.starts_with(|first: char| first.is_ascii_digit()) {
@@ -51,13 +51,13 @@ pub(crate) fn bad_member(name: &str) -> Option<String> {
     is_taken.then(|| format!("`{name}` already means something in expressions"))
 }
 
-/// Why this cannot be the name of a step or a variable.
+/// Returns the reason why this cannot be the name of a step or a variable.
 pub(crate) fn bad_name(name: &str) -> Option<String> {
     let is_root = || ROOTS.contains(&name).then(|| format!("`{name}` already means something in expressions"));
     bad_member(name).or_else(is_root)
 }
 
-/// What would do instead of a name with other letters in it.
+/// Suggests a valid name for one with invalid characters.
 fn instead(name: &str) -> String {
     let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '_' };
     let other: String = name.chars().map(plain).collect();
@@ -68,7 +68,7 @@ fn instead(name: &str) -> String {
     }
 }
 
-/// The known word nearest to this, as a hint; else all that are known, if they are few.
+/// Returns a hint with the known word nearest to this; else with all known words, if they are few.
 pub(crate) fn meant<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     let limit = word.chars().count().div_ceil(3).min(3);
@@ -84,7 +84,7 @@ pub(crate) fn meant<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) ->
     }
 }
 
-/// Words in backticks, with commas.
+/// Formats words in backticks, separated by commas.
 pub(crate) fn list<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let words: Vec<_> = words.into_iter().map(|word| format!("`{word}`")).collect();
     words.join(", ")
@@ -106,13 +106,13 @@ const SIZES: &[(&str, u64)] = &[
     ("TiB", 1 << 40),
 ];
 
-/// What is said about something that is no duration.
+/// The hint for an invalid duration.
 pub(crate) const DURATION_RULE: &str = "a duration is a number and a unit: `500ms`, `30s`, `10m`, `1h`, `7d`, `2w`";
 
-/// What is said about something that is no size.
+/// The hint for an invalid size.
 pub(crate) const SIZE_RULE: &str = "a size is a number and a unit: `512MiB`, `2GB`";
 
-/// Milliseconds of `500ms 1s 10m 2h 1d 1w`, of several of these (`1h30m`), or of a plain `0`.
+/// Parses a duration to milliseconds: `500ms 1s 10m 2h 1d 1w`, several of these (`1h30m`), or a plain `0`.
 pub fn duration_ms(text: &str) -> Option<u64> {
     if text == "0" {
         return Some(0);
@@ -132,7 +132,7 @@ pub fn duration_ms(text: &str) -> Option<u64> {
     (last != u64::MAX).then_some(total)
 }
 
-/// Bytes of `512MiB`, `2GB`, `1.5GB`.
+/// Parses a size to bytes: `512MiB`, `2GB`, `1.5GB`.
 pub fn size_bytes(text: &str) -> Option<u64> {
     let (bytes, _, rest) = quantity(text.trim(), SIZES)?;
     rest.is_empty().then_some(bytes)
@@ -158,7 +158,7 @@ fn quantity<'a>(text: &'a str, units: &[(&str, u64)]) -> Option<(u64, u64, &'a s
     Some((whole, *scale, rest))
 }
 
-/// Whether a word can be a label of a worker.
+/// The word can be a label of a worker.
 pub fn is_label(word: &str) -> bool {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     (1..=32).contains(&word.len()) && word.chars().all(plain)

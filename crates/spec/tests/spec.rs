@@ -1,4 +1,4 @@
-//! The flow file, from outside: what loads, what it becomes, and what is said about what is wrong.
+//! Tests of the flow file from outside: files that load, the graphs they become, and the problems reported.
 
 mod spec {
     mod docs;

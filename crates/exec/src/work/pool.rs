@@ -2,8 +2,7 @@
 //! else about a small command; so a directory that is as empty as a new one is reused under a new name.
 //!
 //! A directory is reused only if nothing is left of the command that worked there: no process in its group, no process
-//! that holds its output open. A process that left its group and closed both could still write there; so it could
-//! without the pool.
+//! that holds its output open. A process that left its group and closed both could still write there unnoticed.
 
 use super::{INPUTS, TEMPORARY};
 use crate::home;

@@ -112,7 +112,7 @@ async fn globs_give_one_file_or_all_in_order() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_wrong_with_an_output_is_said_with_what_to_do() {
     let lab = Lab::new().await;
-    // What links and names lead to is this test's own.
+    // All links and names lead to a directory of this test.
     let canary = lab.directory.path().join("canary");
     std::fs::create_dir(&canary).and(std::fs::write(canary.join("bird"), "sings")).unwrap();
     let canary = canary.to_str().unwrap();
@@ -175,7 +175,7 @@ async fn standard_output_that_is_an_output_is_kept_whole_or_ended_when_it_is_too
     assert!(long[0].len() == 3_000_001 && long[0].ends_with("xy") && !long[0].contains('a'), "{}", long[0].len());
     let left = lab.texts("left", &output("printf a; (sleep 100; printf b) & printf c")).await;
     assert_eq!(left, ["ac"], "what is left behind is not waited for");
-    // It would never end by itself, and fill the disk.
+    // The command would never end by itself, and fill the disk.
     let told = lab.run("endless", &output("echo begun >&2; yes; echo ended")).await.unwrap_err();
     assert!(told.contains("OF0307: it wrote more than 16777216 bytes to its standard output"), "{told}");
     assert!(told.contains("hint: declare a file") && told.contains("its last lines:\nbegun"), "{told}");
@@ -245,7 +245,7 @@ async fn what_a_step_did_to_a_small_input_no_other_step_sees() {
     let small = || lab.file("a.txt", "one");
     let reads = || One::command("cat ${{ f }} > o").input("f", Type::File, small()).output("t", Type::Text, "o");
     assert_eq!(lab.texts("before", &reads()).await, ["one"]);
-    // It fails, too: that is no excuse.
+    // The command fails as well; the changed input must be reported nevertheless.
     let spoils = One::command("chmod u+w ${{ f }}; echo two > ${{ f }}; false").input("f", Type::File, small());
     let told = lab.run("spoils", &spoils).await.unwrap_err();
     assert!(told.contains("OF0309: the step changed its input `in/a.txt`"), "{told}");

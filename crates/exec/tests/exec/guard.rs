@@ -1,5 +1,5 @@
-//! Commands end with us, however we end: real processes, really killed. A pipe that every descendant holds open tells
-//! when the last one is gone.
+//! Commands end with their worker, however it ends: real processes, really killed. Every descendant holds a pipe open;
+//! it closes when the last one is gone.
 
 use crate::support;
 
@@ -12,7 +12,7 @@ use std::{
 };
 use support::{Lab, One};
 
-/// The example `guarded`, which is built with the tests.
+/// Returns the path of the example `guarded`, which is built with the tests.
 fn guarded() -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let program = tests.ancestors().nth(2).unwrap().join("examples/guarded");
@@ -26,7 +26,7 @@ fn fifo(directory: &Path) -> PathBuf {
     path
 }
 
-/// A script that holds the pipe, with children in and out of its group that do not want to end.
+/// A script that holds the pipe, with children inside and outside its group that ignore requests to end.
 fn script(pipe: &Path) -> String {
     format!(
         "trap '' TERM; exec 9>{}; sleep 1000 & setsid sleep 1000 & setsid bash -c 'sleep 1000 & echo ready >&9; wait' & wait",
@@ -43,7 +43,7 @@ fn start_as(directory: &Path, script: &str, key: &str) -> Child {
     command.arg("run").arg(directory.join("store")).args([script, key]).stdout(Stdio::piped()).spawn().unwrap()
 }
 
-/// Waits until the command is under way; answers the pipe.
+/// Waits until the command is running; returns the pipe.
 fn ready(pipe: &Path) -> BufReader<File> {
     let mut reader = BufReader::new(File::open(pipe).unwrap());
     let mut line = String::new();
@@ -52,7 +52,7 @@ fn ready(pipe: &Path) -> BufReader<File> {
     reader
 }
 
-/// Waits until nobody holds the pipe any more.
+/// Waits until no process holds the pipe any more.
 fn all_gone(mut reader: BufReader<File>) {
     reader.read_to_end(&mut Vec::new()).unwrap();
 }
@@ -72,7 +72,7 @@ fn all_that_a_command_started_ends_when_we_are_killed() {
 fn what_a_command_leaves_behind_ends_when_it_has_ended_or_when_we_have() {
     let directory = tempfile::tempdir().unwrap();
     let pipe = fifo(directory.path());
-    // The last one has left the group, and ends with us.
+    // The last process has left the group, and ends with the worker.
     let script = format!("exec 9>{}; sleep 1000 & setsid -f sleep 1000; echo ready >&9", pipe.display());
     let child = start(directory.path(), &script);
     let reader = ready(&pipe);
@@ -86,7 +86,7 @@ async fn an_attempt_that_is_given_up_ends_its_processes() {
     let lab = Lab::with_guard(Some(guarded())).await;
     let pipe = fifo(lab.directory.path());
     let (at, seen) = (pipe.display(), lab.directory.path().join("seen"));
-    // The first attempt hangs; the second only opens the pipe if the first was given up before it could.
+    // The first attempt hangs; the second opens the pipe only if the first was given up before it could.
     let first = format!("trap '' TERM; exec 9>{at}; touch {}; sleep 1000 & wait", seen.display());
     let second = format!("test -e {} || : > {at}", seen.display());
     let script = format!("if (( ${{{{ attempt }}}} == 1 )); then {first}; else {second}; fi");
@@ -99,7 +99,7 @@ async fn an_attempt_that_is_given_up_ends_its_processes() {
     reader.await.unwrap();
 }
 
-/// The guard of a process, by the name it goes by.
+/// Finds the guard of a process by its process name.
 fn guard_of(process: u32) -> Option<u32> {
     let stat = |path: PathBuf| std::fs::read_to_string(path.join("stat")).unwrap_or_default();
     std::fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
@@ -130,21 +130,21 @@ fn kill(process: u32) {
 fn commands_that_outlive_their_process_and_its_guard_end_before_the_next_start() {
     let directory = tempfile::tempdir().unwrap();
     let pipe = fifo(directory.path());
-    // Whoever comes next starts it again; then it has nothing to do.
+    // The next worker on the store starts a guard again, which has nothing to do.
     let again = directory.path().join("again");
     let script = format!("if test -e {0}; then exit 0; fi; touch {0}; {1}", again.display(), script(&pipe));
     let mut child = start(directory.path(), &script);
     let reader = ready(&pipe);
     let guards = directory.path().join("store/guards");
     assert_eq!(std::fs::read_dir(&guards).unwrap().count(), 1);
-    // The guard first, and us before it can be replaced: both are gone, and the commands are not.
+    // The guard is killed first, then the worker before it can replace the guard: the commands survive both.
     let guard = other_guard(child.id(), None);
     let both = [guard.to_string(), child.id().to_string()];
     assert!(Command::new("kill").arg("-9").args(both).status().unwrap().success());
     child.wait().unwrap();
     let next = start_as(directory.path(), "echo nothing", "other").wait_with_output().unwrap();
     assert_eq!(String::from_utf8(next.stdout).unwrap(), "done\n");
-    // They were ended before the command of the next run began, and it has ended.
+    // The left commands were ended before the command of the next run began, and that one has ended too.
     all_gone(reader);
 }
 

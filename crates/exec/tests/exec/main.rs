@@ -1,4 +1,4 @@
-//! Executors, one file an idea. One binary, so that it is linked once.
+//! Tests of the executors, one file for each topic. One binary, so that it is linked once.
 
 mod commands;
 mod guard;

@@ -83,7 +83,7 @@ async fn expressions_compute_and_pass_files_on() {
     assert!(told.contains("OF0311: `n + 'x'` cannot be computed") && told.contains("n is int"), "{told}");
 }
 
-/// A server that answers with these, one after another, and tells what it was asked.
+/// Starts a server that gives these answers one after another, and passes on the requests it receives.
 async fn server(answers: Vec<&'static str>) -> (String, mpsc::UnboundedReceiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());

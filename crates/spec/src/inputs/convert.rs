@@ -1,4 +1,4 @@
-//! Values as a type wants them, from a tree or from words.
+//! Converts a tree or words to values of a type.
 
 use super::{globs, read, sheet};
 use crate::{
@@ -16,28 +16,28 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Whether files must be there.
+/// The requirement that input files exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FilePresence {
-    /// They must.
+    /// Files must exist.
     AreThere,
-    /// Those that are named may have gone; directories and patterns are read.
+    /// Named files may be gone; directories and patterns are read.
     MayBeGone,
-    /// Nothing is looked at yet.
+    /// The file system is not consulted yet.
     AreNotLookedAt,
 }
 
-/// How values are made.
+/// The settings of a conversion.
 pub(crate) struct Convert<'a> {
-    /// Where relative paths begin.
+    /// The directory that relative paths start from.
     pub(crate) base: &'a Path,
-    /// Whether files must be there.
+    /// The requirement that files exist.
     pub(crate) files: FilePresence,
-    /// What the value is for.
+    /// The purpose of the value, for messages.
     pub(crate) what: String,
 }
 
-/// Where a value stands, for messages.
+/// The place of a value, for messages.
 pub(super) struct ValueSite<'a> {
     pub(super) place: Option<SourceLocation>,
     pub(super) report: &'a Diagnostics,
@@ -56,7 +56,7 @@ impl Convert<'_> {
         Convert { base: self.base, files: self.files, what: format!("{part} of {}", self.what) }
     }
 
-    /// The value of words of a command line.
+    /// Converts words of a command line.
     pub(super) fn words(&self, given: &[&str], shape: &TypeDecl, report: &Diagnostics) -> Option<PortValue> {
         let at = ValueSite { place: None, report };
         if let TypeDecl::List(element) = shape.required() {
@@ -77,7 +77,7 @@ impl Convert<'_> {
         }
     }
 
-    /// What one word adds to a list: a pattern may mean many files.
+    /// Converts one word to elements of a list: a pattern may match many files.
     fn elements(&self, word: &str, element: &TypeDecl, at: &ValueSite<'_>) -> Option<Vec<PortValue>> {
         match element.required() {
             TypeDecl::Plain(Type::File) => self.pattern(word, at),
@@ -85,7 +85,7 @@ impl Convert<'_> {
         }
     }
 
-    /// The value of one word.
+    /// Converts one word.
     fn word(&self, word: &str, shape: &TypeDecl, at: &ValueSite<'_>) -> Option<PortValue> {
         if word.is_empty() && matches!(shape, TypeDecl::Option(_)) {
             return Some(PortValue::Null);
@@ -108,7 +108,7 @@ impl Convert<'_> {
         }
     }
 
-    /// The value that a file holds.
+    /// Converts the content of a file.
     fn content(&self, path: &Path, shape: &TypeDecl, at: &ValueSite<'_>) -> Option<PortValue> {
         let source = read(&self.base.join(path), at.report)?;
         match shape {
@@ -124,7 +124,7 @@ impl Convert<'_> {
         }
     }
 
-    /// A sample sheet as a list of records.
+    /// Reads a sample sheet as a list of records.
     pub(super) fn sheet(&self, path: &Path, shape: &TypeDecl, report: &Diagnostics) -> Option<PortValue> {
         let path = self.base.join(path);
         let source = read(&path, report)?;
@@ -137,7 +137,7 @@ impl Convert<'_> {
         convert.node(&tree, shape, &source, report)
     }
 
-    /// The value that a node of a tree says.
+    /// Converts a node of a tree.
     pub(crate) fn node(
         &self,
         node: &YamlNode,
@@ -216,7 +216,7 @@ impl Convert<'_> {
         (found.len() == fields.len()).then_some(PortValue::Record(found))
     }
 
-    /// The value of a text that is not made of others.
+    /// Converts a text to a value that is not composed of others.
     pub(super) fn scalar(&self, text: &str, shape: &TypeDecl, at: &ValueSite<'_>) -> Option<PortValue> {
         let wrong = |hint: &str| {
             let message = format!("{} must be {}, but `{}` is given", self.what, shape.ty(), clipped(text));
@@ -300,7 +300,7 @@ impl Convert<'_> {
         }
     }
 
-    /// The files that a path or a pattern means, in the order of their names.
+    /// Returns the files that a path or a pattern matches, in the order of their names.
     fn pattern(&self, text: &str, at: &ValueSite<'_>) -> Option<Vec<PortValue>> {
         if !globs::is_pattern(text) || self.path(text).exists() {
             return self.file(text, at).map(|file| vec![file]);

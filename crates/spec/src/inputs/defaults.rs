@@ -1,4 +1,4 @@
-//! The inputs of a flow, and what they are if nothing is given. Paths are relative to the flow file.
+//! The inputs of a flow and their defaults. Paths are relative to the flow file.
 
 use super::convert::{Convert, FilePresence};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 };
 use std::path::Path;
 
-/// The inputs that a flow declares.
+/// Reads the inputs that a flow declares.
 pub(crate) fn read(reader: FieldReader<'_>, inputs: &[InputDecl]) -> Vec<FlowInput> {
     inputs.iter().map(|input| read_one(reader, input)).collect()
 }

@@ -1,4 +1,5 @@
-//! Which files a pattern means: `*` and `?` inside a name, `**` across directories, in the order of their paths.
+//! Finds the files that a pattern matches, in the order of their paths: `*` and `?` inside a name, `**` across
+//! directories.
 
 use crate::limits::GLOB_FILES_MAX;
 use globset::{GlobBuilder, GlobMatcher};
@@ -7,15 +8,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Whether a text means more than itself.
+/// The text has wildcards.
 pub(super) fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '[', '{'])
 }
 
-/// Directories within directories that `**` looks into.
+/// The depth of nested directories that `**` descends into.
 const DEPTH_MAX: usize = 64;
 
-/// The files that match, relative to `base`; otherwise why it is no pattern.
+/// Returns the files that match, relative to `base`; the error is the reason why the pattern is invalid.
 pub(super) fn find(base: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
     let matcher =
@@ -45,13 +46,13 @@ pub(super) fn find(base: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
 struct GlobWalk<'a> {
     base: &'a Path,
     matcher: GlobMatcher,
-    /// Names that begin with a dot are looked at too.
+    /// Names that begin with a dot match too.
     hidden: bool,
     found: Vec<PathBuf>,
 }
 
 impl GlobWalk<'_> {
-    /// What cannot be read is not there.
+    /// Searches a directory. One that cannot be read counts as empty.
     fn directory(&mut self, relative: &Path, depth: usize) {
         let shown = if relative.as_os_str().is_empty() { self.base.to_owned() } else { self.base.join(relative) };
         let path = if shown.as_os_str().is_empty() { PathBuf::from(".") } else { shown };

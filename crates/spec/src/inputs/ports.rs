@@ -1,15 +1,15 @@
-//! Values for ports of which nothing is known but name and type: those of a run whose flow file is not here.
+//! Values for ports of which only name and type are known: those of a run whose flow file is not available.
 
 use super::{GivenInputs, InputNoun};
 use crate::{FlowInput, LoadedFlow, Problems, TypeDecl};
 use onceflow_core::model::{Library, Port, Type};
 use onceflow_exec::value::PortValue;
 
-/// What words of a command line mean for these ports, as [`LoadedFlow::bind`] would say it. A port that is no option must be
-/// given. Messages call them what they are.
+/// Converts words of a command line to values of these ports, as [`LoadedFlow::bind`] does. A port that is no option
+/// must be given. Messages use the words of the given noun for the ports.
 ///
 /// # Errors
-/// All that is wrong, at once.
+/// All problems, at once.
 pub fn bind(
     ports: &[Port],
     words: &[(String, String)],

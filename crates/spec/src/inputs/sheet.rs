@@ -1,11 +1,11 @@
-//! Sample sheets: a table with a head, as a list of records. What is wrong is said with its row and column.
+//! Sample sheets: a table with a header, read as a list of records. A problem is reported with its row and column.
 
 use super::convert::{Convert, ValueSite};
 use crate::{Problem, SourceLocation, TypeDecl, problem::Diagnostics, source::SourceFile, words};
 use onceflow_exec::value::PortValue;
 use std::{collections::BTreeMap, path::Path};
 
-/// The record of a list of records.
+/// Returns the fields of the record, if the type is a list of records.
 pub(super) fn record(shape: &TypeDecl) -> Option<&BTreeMap<String, TypeDecl>> {
     match shape.required() {
         TypeDecl::List(inner) => match &**inner {
@@ -16,12 +16,12 @@ pub(super) fn record(shape: &TypeDecl) -> Option<&BTreeMap<String, TypeDecl>> {
     }
 }
 
-/// Whether a path is that of a table.
+/// The path has the extension of a table.
 pub(super) fn is_sheet(path: &Path) -> bool {
     path.extension().is_some_and(|ext| ext.eq_ignore_ascii_case("csv") || ext.eq_ignore_ascii_case("tsv"))
 }
 
-/// The rows of a table.
+/// Reads the rows of a table.
 pub(super) fn read(
     convert: &Convert<'_>,
     source: &SourceFile,
@@ -62,7 +62,7 @@ struct Sheet<'a> {
 }
 
 impl Sheet<'_> {
-    /// The line of a row, from 1, that begins at this byte or behind comments and empty lines there.
+    /// Returns the line, from 1, of a row that begins at this byte or after comments and empty lines there.
     fn line_of(&self, byte: u64) -> u64 {
         let text = self.source.text();
         let from = usize::try_from(byte).unwrap_or(usize::MAX).min(text.len());
@@ -142,7 +142,7 @@ impl Sheet<'_> {
         let value = convert.scalar(cell, shape.required(), &at);
         if let Err(problems) = inner.result() {
             for problem in problems.0 {
-                // A missing file is known by its own code; the rest is a cell that does not fit.
+                // A value that does not fit gets the code for cells; a missing file keeps its own code.
                 let code = if problem.code == "OF0203" { "OF0210" } else { problem.code };
                 self.report.push(Problem { code, place: self.place(line, 1), ..problem });
             }

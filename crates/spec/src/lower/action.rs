@@ -1,4 +1,4 @@
-//! What a leaf does, in the words of its executor.
+//! Lowers a leaf to the action of its executor.
 
 use super::{
     Lowering,
@@ -23,7 +23,7 @@ use onceflow_exec::{
 use std::collections::BTreeMap;
 
 impl Lowering<'_> {
-    /// What a command, a script or a call does; `None` after saying what is wrong.
+    /// Lowers a command, a script or an HTTP call to its action; `None` after reporting a problem.
     pub(super) fn action(&mut self, step: &StepDecl, takes: &mut TaskInputs) -> Option<Action> {
         let outs: Vec<_> = step.outs.iter().map(|out| out.name.name.clone()).collect();
         let all = Allowed { out: Some(&outs), step: true, secrets: true };
@@ -42,7 +42,7 @@ impl Lowering<'_> {
                 let env = self.env(step, all, takes);
                 let outputs = self.captures(step, takes);
                 let secrets = self.secrets(step, takes);
-                // Its code has no holes: it reads what it is given, so all that is given stands in `in`.
+                // The code of a script has no holes: it reads its inputs from JSON, so all inputs are listed in `in`.
                 let (interpreter, code) = (interpreter.clone(), code.text.clone());
                 Action::Script(Script { interpreter, code, outputs, env, secrets })
             }
@@ -55,7 +55,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// A step that waits does nothing itself: there is nothing to say about how.
+    /// Lowers a wait. It executes nothing, so it has no execution settings.
     fn wait(&self, step: &StepDecl, event: &Text) -> Option<Action> {
         let how = &step.how;
         let says_how = how.effect.is_some() || how.timeout_ms.is_some() || how.shell.is_some() || !how.env.is_empty();
@@ -92,7 +92,7 @@ impl Lowering<'_> {
         env.into_iter().map(|(name, text)| (name, self.template(&text, allowed, takes))).collect()
     }
 
-    /// The secrets that are mentioned, and those that are listed.
+    /// Returns the secrets that expressions refer to, and those that are listed.
     fn secrets(&mut self, step: &StepDecl, takes: &TaskInputs) -> Vec<String> {
         let mut names = takes.secrets.clone();
         for secret in &step.how.secrets {
@@ -113,7 +113,8 @@ impl Lowering<'_> {
         step.outs.iter().map(|out| self.capture(step, out, plain == 1, takes)).collect()
     }
 
-    /// Where an output is found; `alone` is that of all that are no files it is the only one without a place.
+    /// Determines the place of an output; `alone` means that it is the only output, of those that are no files, without
+    /// a declared place.
     fn capture(&mut self, step: &StepDecl, out: &LeafOutput, alone: bool, takes: &mut TaskInputs) -> Capture {
         let name = &out.name.name;
         match &out.from {
@@ -147,7 +148,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The name or pattern of an output: below the work directory, and not in what is given.
+    /// Lowers the name or pattern of an output: below the work directory, and not in the directory of inputs.
     fn path(&mut self, text: &Text, out: &LeafOutput, takes: &mut TaskInputs) -> Template {
         let template = self.template(text, Allowed::default(), takes);
         let said = |why: &str, hint: &str| {
@@ -184,7 +185,7 @@ impl Lowering<'_> {
         template
     }
 
-    /// An expression over what was answered: its names are those of the answer.
+    /// Checks an expression over an answer: its names are those of the answer.
     fn answer(&self, text: &Text, is_http: bool) {
         match expr::compile(&text.text) {
             Err(wrong) => {
@@ -269,7 +270,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Holes that the shell would not see as what they are.
+    /// Reports holes at places of the shell's text where no value can go.
     fn check_shell(&self, text: &Text, bound: &Template, shell: &action::Shell) {
         let (Ok(parsed), Err(refused)) = (template::parse(&text.text), shell::scan(bound, shell.dialect())) else {
             return;

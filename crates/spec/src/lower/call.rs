@@ -56,7 +56,7 @@ impl Lowering<'_> {
         callee.outputs
     }
 
-    /// An input that is not given has a default, or is an option.
+    /// Handles an input that is not given: it must have a default, or be an option.
     fn left_out(&mut self, step: &StepDecl, input: &crate::FlowInput, name: &str) {
         let ty = input.shape.ty();
         let data = input.default.clone().and_then(|value| value.into_data(&ty).ok());
@@ -74,7 +74,7 @@ impl Lowering<'_> {
     }
 }
 
-/// A value that is written down in a flow; `None` if it holds a file.
+/// Encodes a value as a constant of the flow; `None` if it holds a file.
 pub(super) fn payload(data: &Data) -> Option<Payload> {
     Some(match data {
         Data::Bytes(bytes) => Payload::inline(bytes),

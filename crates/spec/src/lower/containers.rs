@@ -41,7 +41,7 @@ impl Lowering<'_> {
                 ports
             });
             let guard = arm.when.as_ref().map(|_| guard_port);
-            // No name of the file's own: people see the choice.
+            // Not a name that a file can have: users see only the choice.
             made.push(Arm { name: format!("-{}", at + 1), guard, body });
         }
         let always = made.iter().any(|arm| arm.guard.is_none());
@@ -51,11 +51,12 @@ impl Lowering<'_> {
         ports.map(|ports| choice_ports(&ports, always))
     }
 
-    /// A truth: where it comes from in the innermost graph. `None` after saying that it is none.
+    /// Lowers a condition; returns the endpoint of its boolean in the innermost graph. `None` after reporting that it
+    /// is not a boolean.
     pub(super) fn condition(&mut self, text: &Text, module: &str, what: &str) -> Option<Endpoint> {
         let bound = self.bind(text, 0..text.text.len(), super::expression::Allowed::default())?;
         match bound.ty.clone() {
-            // JSON may turn out to be a truth when it is looked at.
+            // JSON may turn out to be a boolean at run time.
             Some(Type::Bool | Type::Json) | None => {}
             Some(other) => {
                 let hint = match &other {
@@ -79,7 +80,7 @@ impl Lowering<'_> {
     }
 }
 
-/// What a choice gives: options where an arm may be taken, or none, that does not give it.
+/// Returns the outputs of a choice. An output is an option if an arm lacks it, or if it may be that no arm is taken.
 fn choice_ports(arms: &[Vec<Port>], always: bool) -> Vec<Port> {
     let mut ports: Vec<Port> = Vec::new();
     for given in arms.iter().flatten() {

@@ -1,5 +1,5 @@
-//! What results of a leaf depend on beside its inputs: its text, with what it takes by position, so that the name of a
-//! step is no part of it.
+//! The version of a leaf: all that its results depend on beside its inputs. That is its text with inputs referred to by
+//! position, so that the names of steps are no part of it.
 
 use onceflow_core::model::Port;
 use onceflow_exec::{
@@ -7,13 +7,13 @@ use onceflow_exec::{
     expr,
 };
 
-/// The version of a task.
+/// Returns the version of a task.
 pub(super) fn version(action: &Action, inputs: &[Port], outputs: &[Port], said: &str) -> String {
     let types: Vec<_> = outputs.iter().map(|port| port.ty.to_string()).collect();
     PortIndex(inputs).action(action.clone()).version(&format!("{}\0{said}", types.join(";")))
 }
 
-/// Per expression the inputs it mentions.
+/// Returns, for each expression, the inputs it refers to.
 pub(super) fn depends(action: &Action, inputs: &[Port]) -> Vec<Vec<u16>> {
     let Action::Expr(all) = action else { return vec![] };
     let mentioned = |source: &String| {
@@ -21,7 +21,7 @@ pub(super) fn depends(action: &Action, inputs: &[Port]) -> Vec<Vec<u16>> {
         let paths = compiled.iter().flat_map(|compiled| compiled.references());
         let mut found: Vec<u16> =
             paths.filter_map(|path| PortIndex(inputs).find(&path.path)).map(|(at, _)| at).collect();
-        // What is waited for is waited for by all.
+        // Every expression waits for the steps in `after`.
         found.extend((0..inputs.len()).filter(|at| inputs[*at].name.starts_with("after-")).map(|at| at as u16));
         found.sort_unstable();
         found.dedup();
@@ -33,7 +33,7 @@ pub(super) fn depends(action: &Action, inputs: &[Port]) -> Vec<Vec<u16>> {
 struct PortIndex<'a>(&'a [Port]);
 
 impl PortIndex<'_> {
-    /// The input that a path begins with, and how many names that takes.
+    /// Finds the input that a path begins with, and the number of names of the path that are its own.
     fn find(&self, path: &[String]) -> Option<(u16, usize)> {
         let named = |len: usize| {
             let name = path.get(..len)?.join("-");

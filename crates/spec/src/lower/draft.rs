@@ -1,10 +1,10 @@
-//! Graphs within graphs while they are built, and the names that are known in each. A name from further out becomes an
-//! input of every graph between.
+//! Nested graphs under construction, and the names known in each. A name from an outer graph becomes an input of every
+//! graph between.
 
 use onceflow_core::model::{Connection, Endpoint, Graph, Module, Port, SourceLocation, Type};
 use std::collections::BTreeMap;
 
-/// A graph that is being built.
+/// A graph under construction.
 #[derive(Default)]
 pub(super) struct GraphDraft {
     pub(super) graph: Graph,
@@ -13,45 +13,45 @@ pub(super) struct GraphDraft {
     /// The step that is being built.
     pub(super) at: usize,
     pub(super) names: BTreeMap<String, NameTarget>,
-    /// Inputs that stand for names from further out.
+    /// Inputs that stand for names of outer graphs.
     captured: Vec<(String, Vec<String>, SourceLocation)>,
 }
 
-/// What a name stands for.
+/// The target of a name.
 #[derive(Clone, Debug)]
 pub(super) enum NameTarget {
     /// The inputs of the flow: ports of its graph.
     Inputs(Vec<Port>),
     /// An input of this graph.
     Variable(Type),
-    /// A step and what it gives.
+    /// A step and its outputs.
     Step(Vec<Port>),
-    /// A step of which nothing is known: something is wrong with it, or it waits for itself.
+    /// A step whose outputs are not known: it has a problem, or it waits for itself.
     Unclear,
-    /// What the graph gives: each output and where it comes from.
+    /// The outputs of the graph: each with its source and type.
     Given(Vec<(String, Endpoint, Type)>),
 }
 
-/// What a path of names leads to.
+/// The result of resolving a path of names.
 #[derive(Clone, Debug)]
 pub(super) struct ResolvedName {
-    /// Where it is, in the innermost graph.
+    /// Its endpoint in the innermost graph.
     pub(super) from: Endpoint,
     pub(super) ty: Type,
     /// The path in full: `align` alone is `align.bam`.
     pub(super) path: Vec<String>,
-    /// How many names of the path given were needed.
+    /// The number of names of the given path that were consumed.
     pub(super) used: usize,
 }
 
-/// Why a path leads nowhere.
+/// The reason why a path cannot be resolved.
 #[derive(Debug)]
 pub(super) enum UnresolvedName {
     /// Nothing has this name.
     Root,
-    /// It has no such part; there are these.
+    /// `of` has no such part; it has these.
     Part { of: String, part: String, there: Vec<String> },
-    /// It is not one value: it has these.
+    /// `of` is not one value; it has these parts.
     Several { of: String, there: Vec<String> },
 }
 
@@ -64,7 +64,7 @@ impl GraphDraft {
         self.graph.connections.push(Connection { from, to, origin: Some(origin) });
     }
 
-    /// The graph, with its modules in the order of the steps.
+    /// Returns the graph, with its modules in the order of the steps.
     fn finish(mut self) -> (Graph, Vec<(String, Vec<String>, SourceLocation)>) {
         self.modules.sort_by_key(|(at, _)| *at);
         self.graph.modules = self.modules.into_iter().map(|(_, module)| module).collect();
@@ -72,17 +72,17 @@ impl GraphDraft {
     }
 }
 
-/// One end of a connection.
+/// Makes an endpoint: a port of a module.
 pub(super) fn port(module: &str, port: impl Into<String>) -> Endpoint {
     Endpoint { module: Some(module.to_owned()), port: port.into() }
 }
 
-/// An input or an output of the graph itself.
+/// Makes an endpoint: an input or an output of the graph itself.
 pub(super) fn own(port: impl Into<String>) -> Endpoint {
     Endpoint { module: None, port: port.into() }
 }
 
-/// The graphs around one another; the last is the innermost.
+/// The nested graphs; the last is the innermost.
 #[derive(Default)]
 pub(super) struct GraphDrafts(Vec<GraphDraft>);
 
@@ -95,7 +95,7 @@ impl GraphDrafts {
         self.0.last_mut().expect("a graph is being built")
     }
 
-    /// Closes the innermost graph, to be the inside of `module`: joins what it took from around it.
+    /// Closes the innermost graph, to be the body of `module`, and connects the names it took from outer graphs.
     pub(super) fn close(&mut self, module: &str) -> Graph {
         let (graph, captured) = self.0.pop().expect("a graph is being built").finish();
         for (name, path, origin) in captured {
@@ -106,7 +106,7 @@ impl GraphDrafts {
         graph
     }
 
-    /// Joins two ports, unless they are: arms of a choice may take the same.
+    /// Connects two ports, unless they are connected already: several arms of a choice may take the same value.
     fn join(&mut self, from: Endpoint, to: Endpoint, origin: SourceLocation) {
         let top = self.top();
         if !top.graph.connections.iter().any(|connection| connection.to == to) {
@@ -119,12 +119,12 @@ impl GraphDrafts {
         self.0.pop().expect("a graph is being built").finish().0
     }
 
-    /// Whether something is known by this name.
+    /// The name is known here.
     pub(super) fn knows(&self, name: &str) -> bool {
         self.0.iter().any(|frame| frame.names.contains_key(name))
     }
 
-    /// Whether something is wrong with this step, or it waits for itself, so that its types are not known.
+    /// The types of the step are not known, because it has a problem or waits for itself.
     pub(super) fn is_unclear(&self, step: &str) -> bool {
         self.0
             .iter()
@@ -133,7 +133,7 @@ impl GraphDrafts {
             .is_some_and(|named| matches!(named, NameTarget::Unclear))
     }
 
-    /// The outputs of a step that is known here.
+    /// Returns the outputs of a step that is known here.
     pub(super) fn outputs_of(&self, step: &str) -> Option<Vec<String>> {
         self.0.iter().rev().find_map(|frame| match frame.names.get(step) {
             Some(NameTarget::Step(ports)) => Some(ports.iter().map(|port| port.name.clone()).collect()),
@@ -142,12 +142,12 @@ impl GraphDrafts {
         })
     }
 
-    /// All that is known here.
+    /// Returns all names known here.
     pub(super) fn known(&self) -> Vec<String> {
         self.0.iter().rev().flat_map(|frame| frame.names.keys().cloned()).collect()
     }
 
-    /// What a path leads to, seen from the innermost graph.
+    /// Resolves a path, seen from the innermost graph.
     pub(super) fn lookup(&mut self, path: &[String], origin: &SourceLocation) -> Result<ResolvedName, UnresolvedName> {
         let level = self.0.iter().rposition(|frame| frame.names.contains_key(&path[0])).ok_or(UnresolvedName::Root)?;
         let mut found = self.0[level].names[&path[0]].find(path)?;

@@ -1,4 +1,4 @@
-//! What expressions and holes mention: every name becomes something that is taken, or a problem with a hint.
+//! Binds the references of expressions and holes: every name becomes an input of the task, or a problem with a hint.
 
 use super::{
     Lowering,
@@ -17,7 +17,7 @@ use onceflow_exec::{
 };
 use std::ops::Range;
 
-/// Something that a task takes.
+/// A value that a task takes as an input.
 #[derive(Clone, Debug)]
 pub(super) struct Take {
     /// Its path; the port is this joined with `-`.
@@ -27,7 +27,7 @@ pub(super) struct Take {
     pub(super) origin: SourceLocation,
 }
 
-/// All that a task takes, each once, in the order of mention.
+/// All inputs of a task, each once, in order of appearance.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TaskInputs {
     pub(super) all: Vec<Take>,
@@ -58,7 +58,7 @@ impl TaskInputs {
     }
 }
 
-/// What an expression may mention beside the names of the flow.
+/// The names that an expression may use beside those of the flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Allowed<'a> {
     /// The outputs of the command, as `out.NAME`.
@@ -69,22 +69,22 @@ pub(super) struct Allowed<'a> {
     pub(super) secrets: bool,
 }
 
-/// Names that steps have beside their own.
+/// Names that every step has beside its inputs.
 const OF_STEP: &[&str] = &["cpus", "memory", "attempt", "key"];
 
-/// An expression whose names are known.
+/// An expression whose names are resolved.
 pub(super) struct Bound {
-    /// With every reference in full.
+    /// The source, with every reference in full.
     pub(super) source: String,
-    /// It is nothing but this.
+    /// The reference, if the expression is nothing but one.
     pub(super) plain: Option<Take>,
     pub(super) takes: TaskInputs,
-    /// Its type, if that can be seen.
+    /// Its type, if that can be inferred.
     pub(super) ty: Option<Type>,
 }
 
 impl Lowering<'_> {
-    /// A text with holes, every one bound.
+    /// Parses a text with holes and binds every hole.
     pub(super) fn template(&mut self, text: &Text, allowed: Allowed<'_>, takes: &mut TaskInputs) -> Template {
         let parsed = match template::parse(&text.text) {
             Ok(parsed) => parsed,
@@ -108,7 +108,7 @@ impl Lowering<'_> {
         Template(parts)
     }
 
-    /// The expression at `range` of a text; what it mentions is added.
+    /// Binds the expression at `range` of a text, and adds its references to `takes`.
     pub(super) fn hole(
         &mut self,
         text: &Text,
@@ -122,13 +122,13 @@ impl Lowering<'_> {
         Some(bound.source)
     }
 
-    /// Looks up all that the expression at `range` of a text mentions; `None` after saying what is wrong.
+    /// Resolves all references of the expression at `range` of a text; `None` after reporting a problem.
     pub(super) fn bind(&mut self, text: &Text, range: Range<usize>, allowed: Allowed<'_>) -> Option<Bound> {
         let source = text.text[range.clone()].to_owned();
         let compiled = match expr::compile(&source) {
             Ok(compiled) => compiled,
             Err(wrong) => {
-                // What follows the first is mostly caused by it.
+                // Later errors are mostly caused by the first, so only that is reported.
                 if let Some(wrong) = wrong.into_iter().next() {
                     let span = self.source.inside(text, range.start + wrong.span.start..range.start + wrong.span.end);
                     let message = format!("`{}` is not an expression: {}", clipped(&source), wrong.message);
@@ -169,7 +169,7 @@ impl Lowering<'_> {
         Some(Bound { source: edited(&source, edits), plain, takes, ty })
     }
 
-    /// The type of the expression at `range` of a text, if it can be seen; `None` after saying which calls are wrong.
+    /// Infers the type of the expression at `range` of a text, if possible; `None` after reporting wrong calls.
     pub(super) fn typed(&self, text: &Text, range: Range<usize>, known: infer::TypeLookup<'_>) -> Option<Option<Type>> {
         match infer::infer(&text.text[range.clone()], known) {
             Ok(ty) => Some(ty),
@@ -183,7 +183,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// What one reference takes, and how many names of its path that needs; `None` if nothing, or something is wrong.
+    /// Resolves one reference to an input and the number of names of its path that this consumes; `None` if the
+    /// reference takes no input, or has a problem.
     fn reference(
         &mut self,
         path: &[String],
@@ -253,7 +254,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Whether there are such fields; `None` after saying which is not.
+    /// Checks that the type has these fields; `None` after reporting the one that is missing.
     fn fields_of(&self, ty: &Type, names: &[String], of: &[String], span: Span) -> Option<()> {
         let (mut ty, mut of) = (ty.clone(), of.join("."));
         for name in names {
@@ -323,8 +324,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// A value that is wanted somewhere in the innermost graph: a connection if it is only mentioned, else the output of
-    /// a task called `name` that computes it.
+    /// Provides the value of an expression in the innermost graph: through a connection if it is a bare reference, else
+    /// as the output of a task called `name` that computes it.
     pub(super) fn value(
         &mut self,
         text: &Text,
@@ -349,7 +350,7 @@ impl Lowering<'_> {
         Some((port(name, "value"), ty))
     }
 
-    /// A task that computes one value.
+    /// Adds a task that computes one value.
     pub(super) fn computed(
         &mut self,
         name: &str,
@@ -364,7 +365,7 @@ impl Lowering<'_> {
         self.add_task(name, spec, takes, origin, false);
     }
 
-    /// The type of an expression; `None` after saying that it cannot be, or must be said.
+    /// Returns the type of an expression; `None` after reporting that it does not fit, or must be declared.
     pub(super) fn expression_type(&self, bound: &Bound, wanted: Option<&Type>, span: Span) -> Option<Type> {
         match (wanted, bound.ty.clone()) {
             (Some(wanted), Some(seen)) if !fits(wanted, &seen) => {
@@ -384,7 +385,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Whether a computed value may be of a type: numbers become what is wanted, and JSON may turn out to be anything.
+/// A computed value may be of the wanted type: numbers are converted, and JSON may turn out to be anything.
 pub(super) fn fits(wanted: &Type, seen: &Type) -> bool {
     let numbers = matches!((wanted, seen), (Type::Float, Type::Int) | (Type::Option(_), Type::Json));
     let inside = match (wanted, seen) {

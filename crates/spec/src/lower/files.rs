@@ -1,5 +1,5 @@
-//! Flow files: each is read and lowered once, whoever calls it. Files may call each other in a circle; the kernel says
-//! whether that can end.
+//! Flow files: each is read and lowered once, however many flows call it. Files may call each other in a cycle; the
+//! kernel checks that the recursion can end.
 
 use super::lower;
 use crate::{
@@ -21,16 +21,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A flow as those who call it see it.
+/// A flow as seen by the flows that call it.
 #[derive(Clone, Debug)]
 pub(crate) struct Callee {
     pub(crate) name: String,
     pub(crate) inputs: Vec<FlowInput>,
-    /// `None`: something is wrong with it, and was said.
+    /// `None` if the flow has a problem, which was reported.
     pub(crate) outputs: Option<Vec<Port>>,
 }
 
-/// All files that were read.
+/// All files read so far.
 #[derive(Default)]
 pub(crate) struct LoadedFiles {
     pub(crate) class: String,
@@ -42,12 +42,12 @@ pub(crate) struct LoadedFiles {
 }
 
 impl LoadedFiles {
-    /// None yet; their tasks will be of this class.
+    /// Starts without files; their tasks will be of this class.
     pub(crate) fn of(class: &str) -> Self {
         LoadedFiles { class: class.to_owned(), ..LoadedFiles::default() }
     }
 
-    /// Reads the file that is run; `None` after saying what is wrong.
+    /// Reads the main file; `None` after reporting a problem.
     pub(crate) fn main(&mut self, path: &Path, report: &Diagnostics) -> Option<(Callee, FlowDecl)> {
         let (text, digest) = match read(path) {
             Ok(read) => read,
@@ -61,7 +61,7 @@ impl LoadedFiles {
         self.load(key, SourceFile::new(path.display().to_string(), text), report)
     }
 
-    /// The flow that `file`, written in `from`, means; otherwise why not, if that was not said yet.
+    /// Loads the flow that `file`, as written in `from`, refers to; the error is the reason, if not reported yet.
     pub(crate) fn callee(
         &mut self,
         from: &SourceFile,
@@ -83,7 +83,7 @@ impl LoadedFiles {
         if self.by_path.len() >= FILES_MAX {
             return Err(Some((format!("more than {FILES_MAX} flow files are called"), String::new())));
         }
-        // Whoever is called is a file: a device or a pipe may never end, or never begin.
+        // A called flow must be a regular file: reading a device or a pipe may block or never end.
         if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
             let hint = String::from("a flow that is called stands in a file");
             return Err(Some((format!("`{}` is not a file", file.text), hint)));
@@ -127,7 +127,7 @@ impl LoadedFiles {
     }
 }
 
-/// The outputs of a flow that is still being lowered, because it comes to call itself: as far as their types are said.
+/// Returns the outputs of a flow that is still being lowered, because it calls itself: those with declared types.
 fn declared(flow: &FlowDecl) -> Option<Vec<Port>> {
     let output = |given: &syntax::outs::OutputDecl| {
         let ty = match &given.shape {
@@ -145,7 +145,7 @@ fn declared(flow: &FlowDecl) -> Option<Vec<Port>> {
     flow.outputs.iter().map(output).collect()
 }
 
-/// The text of a flow file, and its digest; otherwise what is wrong, and what may help.
+/// Reads the text of a flow file and its digest; the error is a message and a hint.
 fn read(path: &Path) -> Result<(String, Digest), (String, String)> {
     let shown = path.display();
     let failed = |error: &io::Error| match error.kind() {
@@ -165,7 +165,7 @@ fn read(path: &Path) -> Result<(String, Digest), (String, String)> {
         return Err((format!("{shown} is a directory"), hint));
     }
     let mut bytes = Vec::new();
-    // What is no file does not say how long it is.
+    // The read itself is bounded, because only a regular file reports its length.
     let read = fs::File::open(path).and_then(|file| file.take(FLOW_BYTES_MAX + 1).read_to_end(&mut bytes));
     read.map_err(|error| failed(&error))?;
     if bytes.len() as u64 > FLOW_BYTES_MAX {

@@ -1,4 +1,4 @@
-//! Steps that do something themselves: a task, what it takes, and what undoes it.
+//! Lowers leaves, the steps with an action of their own: the task, its inputs, and its undo.
 
 use super::{
     Lowering, digest,
@@ -31,7 +31,7 @@ impl Lowering<'_> {
         let undo = step.undo.as_ref().map(|undo| (undo, self.action(undo, &mut takes)));
         self.aliases.clear();
         self.wait_for_others(&mut takes);
-        // What was mentioned by an alias comes from where the alias does.
+        // A reference to an alias gets the source of the alias.
         for take in &mut takes.all {
             if let Some(alias) = aliased.all.iter().find(|alias| alias.path == take.path) {
                 take.from.clone_from(&alias.from);
@@ -47,7 +47,7 @@ impl Lowering<'_> {
         }
         if let Some((undo, Some(action))) = undo {
             let mut undo = self.task(&action, takes.ports(), vec![], &undo.how);
-            // Whoever could do it can undo it.
+            // The undo runs on the same class of workers as the task.
             undo.class.clone_from(&spec.class);
             spec.compensation = Some(Box::new(undo));
         }
@@ -56,7 +56,7 @@ impl Lowering<'_> {
         Some(or_done(outputs))
     }
 
-    /// What the step gives a name of its own.
+    /// Binds the aliases of a step: inputs to which it gives names of its own.
     fn aliases(&mut self, step: &StepDecl, name: &str, takes: &mut TaskInputs) {
         for text in &step.uses {
             let Some(bound) = self.bind(text, 0..text.text.len(), Allowed::default()) else { continue };
@@ -84,7 +84,7 @@ impl Lowering<'_> {
         self.aliases = aliases;
     }
 
-    /// Something of every step in `after`: taken, and not looked at.
+    /// Adds an output of every step in `after` as an input, so that the leaf waits for it; the value is not used.
     fn wait_for_others(&mut self, takes: &mut TaskInputs) {
         for after in self.after.clone() {
             let origin = self.origin(after.span);
@@ -153,7 +153,7 @@ impl Lowering<'_> {
         (sources.len() == all.len()).then_some((Action::Expr(Expr { outputs: sources }), outputs))
     }
 
-    /// A task of an executor.
+    /// Makes the task of an executor.
     pub(super) fn task(&self, action: &Action, inputs: Vec<Port>, outputs: Vec<Port>, how: &StepSettings) -> TaskSpec {
         let version = digest::version(action, &inputs, &outputs, &how.version);
         let mut spec = TaskSpec::new(action.executor(), inputs, outputs);
@@ -161,7 +161,7 @@ impl Lowering<'_> {
         spec.version = version;
         spec.effect = how.effect.unwrap_or(match action {
             Action::Expr(_) => Effect::Pure,
-            // What was sent is taken once.
+            // An event is consumed once.
             Action::Wait(_) => Effect::AtMostOnce,
             Action::Command(_) | Action::Script(_) | Action::Http(_) => Effect::default(),
         });

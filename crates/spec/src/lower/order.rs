@@ -1,4 +1,4 @@
-//! Steps in an order where each stands after those it mentions, so that the types of what it takes are known.
+//! Orders steps so that each comes after those it refers to, whose output types are then known.
 
 use crate::{
     source::Text,
@@ -13,7 +13,7 @@ use crate::{
 use onceflow_exec::{expr, template};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Positions of the steps, each after those it mentions; those that wait for each other come last.
+/// Returns the positions of the steps, each after those it refers to; steps that wait for each other come last.
 pub(super) fn order(steps: &[StepDecl]) -> Vec<usize> {
     let positions: BTreeMap<&str, usize> =
         steps.iter().enumerate().map(|(at, step)| (step.name.name.as_str(), at)).collect();
@@ -41,7 +41,7 @@ pub(super) fn order(steps: &[StepDecl]) -> Vec<usize> {
     order
 }
 
-/// The first names of all that a step and the steps inside it mention.
+/// Returns the first names of all references of a step and the steps inside it.
 pub(super) fn mentions(step: &StepDecl) -> BTreeSet<String> {
     let mut found = Mentions::default();
     found.step(step);

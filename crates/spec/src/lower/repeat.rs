@@ -1,4 +1,4 @@
-//! Loops: what is carried, when it ends, and the count that `max` needs.
+//! Lowers loops: the carried values, the condition, and the count that `max` needs.
 
 use super::{
     Lowering,
@@ -9,13 +9,13 @@ use super::{
 use crate::syntax::step::{Repeat, StepDecl};
 use onceflow_core::model::{Endpoint, Graph, Module, Port, Type, graph::ModuleKind};
 
-/// The count, from 0 as in addresses, as the steps inside know it.
+/// The count under the name that the steps inside use; from 0, as in addresses.
 const ITERATION: &str = "iteration";
 
-/// The count of the next iteration: an output that people do not see.
+/// The count of the next iteration: an output that is hidden from users.
 const NEXT: &str = "iteration-next";
 
-/// The output that says whether another iteration follows.
+/// The output that is true if another iteration follows.
 const AGAIN: &str = "while";
 
 impl Lowering<'_> {
@@ -63,7 +63,7 @@ impl Lowering<'_> {
         complete.then_some(ports)
     }
 
-    /// The count: it begins with 0.
+    /// Adds the count, which begins with 0.
     fn count(
         &mut self,
         frame: &mut GraphDraft,
@@ -80,7 +80,7 @@ impl Lowering<'_> {
         (ITERATION.into(), port(&first, "value"), origin)
     }
 
-    /// The outputs of the innermost graph, and where they come from.
+    /// Returns the outputs of the innermost graph, with their sources.
     fn given(&mut self) -> Vec<(String, Endpoint, Type)> {
         let Graph { outputs, connections, .. } = &self.frames.top().graph;
         let from = |name: &str| connections.iter().find(|connection| connection.to == own(name));
@@ -90,7 +90,7 @@ impl Lowering<'_> {
         given.collect()
     }
 
-    /// Everything that is carried is given, and fits.
+    /// Checks that every carried value is an output of the body, and of the same type.
     fn carried(&mut self, repeat: &Repeat, ports: &[Port], complete: bool) {
         let inputs = self.frames.top().graph.inputs.clone();
         for (key, _) in &repeat.carry {
@@ -113,7 +113,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The condition, as an output of the innermost graph.
+    /// Adds the condition as an output of the innermost graph.
     fn again(&mut self, repeat: &Repeat, counts: bool) {
         let origin = self.origin(repeat.span);
         let count = Take { path: vec![ITERATION.into()], ty: Type::Int, from: own(ITERATION), origin: origin.clone() };

@@ -1,4 +1,4 @@
-//! Steps into the innermost graph: around what a step does may be an `each`, inside that a `when`.
+//! Lowers steps into the innermost graph: an action may be wrapped in a `when`, and that in an `each`.
 
 use super::{
     Lowering,
@@ -13,7 +13,7 @@ use crate::syntax::{
 use onceflow_core::model::{Arm, Module, Port, Type, graph::ERROR, graph::ModuleKind, task::DONE};
 use onceflow_exec::expr::infer::optional;
 
-/// How much of what is around a step is still to be made.
+/// The outermost wrapper of a step that is still to be lowered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layer {
     Each,
@@ -22,7 +22,7 @@ pub(super) enum Layer {
 }
 
 impl Lowering<'_> {
-    /// All these steps, and their names.
+    /// Lowers these steps, and makes their names known.
     pub(super) fn steps(&mut self, steps: &[StepDecl]) {
         for step in steps {
             self.name_is_free(&step.name.name, step.name.span);
@@ -50,7 +50,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The step as a module called `name`, with all that is around it; what that gives.
+    /// Lowers the step with its remaining wrappers to a module called `name`; returns the outputs of the module.
     pub(super) fn layer(&mut self, step: &StepDecl, name: &str, layer: Layer) -> Option<Vec<Port>> {
         match (layer, &step.each, &step.when) {
             (Layer::Each, Some(each), _) => self.each(step, each, name),
@@ -73,7 +73,7 @@ impl Lowering<'_> {
         ports.map(|ports| attempted(step, ports))
     }
 
-    /// The step as all there is in the innermost graph; what that graph gives.
+    /// Lowers the step as the only content of the innermost graph; returns the outputs of the graph.
     pub(super) fn body(&mut self, step: &StepDecl, layer: Layer) -> Option<Vec<Port>> {
         let nothing_around = step.repeat.is_none() && !step.attempt && (layer == Layer::Bare || step.when.is_none());
         if let (StepKind::Steps(steps), true) = (&step.kind, nothing_around) {
@@ -94,7 +94,7 @@ impl Lowering<'_> {
         Some(ports)
     }
 
-    /// What the innermost graph gives.
+    /// Lowers the declared outputs of the innermost graph; returns their ports.
     pub(super) fn gives(&mut self, gives: &[OutputDecl], what: &str) -> Vec<Port> {
         let mut ports = Vec::new();
         for given in gives {
@@ -181,7 +181,7 @@ impl Lowering<'_> {
     }
 }
 
-/// What a leaf gives, as far as it says so itself.
+/// Returns the outputs of a leaf, if it declares them all.
 pub(super) fn leaf_ports(step: &StepDecl) -> Option<Vec<Port>> {
     let said = |name: &str| step.outs.iter().any(|out| out.name.name == name);
     match &step.kind {
@@ -192,7 +192,7 @@ pub(super) fn leaf_ports(step: &StepDecl) -> Option<Vec<Port>> {
     }
 }
 
-/// What a step gives, with all that is around it.
+/// Returns the outputs of a step after its wrappers: `attempt`, `when`, `each`.
 fn face(step: &StepDecl, ports: Vec<Port>) -> Vec<Port> {
     let ports = attempted(step, ports);
     let ports = if step.when.is_some() { optionals(ports) } else { ports };

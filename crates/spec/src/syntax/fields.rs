@@ -1,4 +1,4 @@
-//! Taking values apart: what is wanted is asked for, what is wrong is said, and reading goes on.
+//! Reads the keys of maps: the caller asks for the keys it knows, problems are reported, and reading continues.
 
 use super::{MapKey, NodeKind, YamlNode};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     words,
 };
 
-/// Where values come from, and where problems go.
+/// A source of values, and the report for their problems.
 #[derive(Clone, Copy)]
 pub(crate) struct FieldReader<'a> {
     pub(crate) source: &'a SourceFile,
@@ -23,7 +23,7 @@ impl<'a> FieldReader<'a> {
         self.say(node.span, "OF0106", format!("{what} must be {wanted}, but {} stands here", node.found()), "");
     }
 
-    /// A map, to be taken apart.
+    /// Starts reading the keys of a map.
     pub(crate) fn fields(self, node: &'a YamlNode, what: impl Into<String>) -> Option<Fields<'a>> {
         let what = what.into();
         match &node.what {
@@ -41,7 +41,7 @@ impl<'a> FieldReader<'a> {
         }
     }
 
-    /// The entries of a map whose keys are the user's own.
+    /// Returns the entries of a map whose keys are the user's own.
     pub(crate) fn entries(self, node: &'a YamlNode, what: &str) -> &'a [(MapKey, YamlNode)] {
         match &node.what {
             NodeKind::Map(entries) => entries,
@@ -77,12 +77,12 @@ impl<'a> FieldReader<'a> {
         Some(text)
     }
 
-    /// Something that is allowed, and probably not meant.
+    /// Reports a construct that is allowed but probably not intended.
     pub(crate) fn warn(&self, span: Span, message: impl Into<String>) {
         self.report.warn(self.source, span, message);
     }
 
-    /// One of some words.
+    /// Reads one of these words.
     pub(crate) fn word(self, node: &YamlNode, what: &str, words: &[&'static str]) -> Option<&'static str> {
         let text = self.text(node, what)?;
         let found = words.iter().find(|word| **word == text.text).copied();
@@ -154,14 +154,14 @@ impl<'a> FieldReader<'a> {
         bytes
     }
 
-    /// Says what is wrong with the name of an input, an output or a field.
+    /// Reports an invalid name of an input, an output or a field.
     pub(crate) fn member(self, name: &str, span: Span, what: &str) {
         if let Some(why) = words::bad_member(name) {
             self.say(span, "OF0108", format!("`{}` cannot be the name of {what}", clipped(name)), why);
         }
     }
 
-    /// Says what is wrong with the name of a step or a variable.
+    /// Reports an invalid name of a step or a variable.
     pub(crate) fn name(self, name: &str, span: Span, what: &str) {
         if let Some(why) = words::bad_name(name) {
             self.say(span, "OF0108", format!("`{}` cannot be the name of {what}", clipped(name)), why);
@@ -169,7 +169,7 @@ impl<'a> FieldReader<'a> {
     }
 }
 
-/// What of a long text is repeated.
+/// Shortens a text for a message.
 pub(crate) fn clipped(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     match line.chars().count() > 60 || line.len() < text.trim_end().len() {
@@ -194,7 +194,7 @@ impl<'a> Fields<'a> {
         Some(self.left.remove(at))
     }
 
-    /// The value of a key, if something stands there.
+    /// Returns the value of a key, unless it is missing or null.
     pub(crate) fn get(&mut self, name: &'static str) -> Option<&'a YamlNode> {
         self.take(name).map(|(_, node)| node).filter(|node| !node.is_null())
     }
@@ -212,7 +212,7 @@ impl<'a> Fields<'a> {
         self.reader.say(self.span, "OF0105", format!("{} has no {what}", self.what), hint);
     }
 
-    /// What is left is not known.
+    /// Reports the remaining keys as unknown.
     pub(crate) fn finish(self) {
         for (key, _) in &self.left {
             let message = format!("{} has no key `{}`", self.what, clipped(&key.name));

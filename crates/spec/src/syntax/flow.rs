@@ -1,4 +1,4 @@
-//! A flow file as a whole: its inputs, its steps, its outputs, and what holds for all of it.
+//! A flow file as a whole: its inputs, its steps, its outputs, and its settings.
 
 use super::{
     MapKey, NodeKind, YamlNode,
@@ -13,7 +13,7 @@ use crate::{
 };
 use onceflow_exec::action::Shell;
 
-/// What a flow file says.
+/// The declarations of a flow file.
 #[derive(Clone, Debug)]
 pub(crate) struct FlowDecl {
     pub(crate) name: Text,
@@ -40,7 +40,7 @@ pub(crate) struct InputDecl {
     pub(crate) help: Option<String>,
 }
 
-/// What a tree says; `None` if it is no flow at all.
+/// Reads a flow from a tree; `None` if the tree is no flow at all.
 pub(crate) fn read(reader: FieldReader<'_>, root: &YamlNode) -> Option<FlowDecl> {
     let mut fields = reader.fields(root, "a flow file")?;
     fields.span = Span::new(root.span.start, root.span.start);

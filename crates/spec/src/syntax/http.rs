@@ -1,10 +1,10 @@
-//! A call over HTTP: where to, with what, and which answers are good.
+//! An HTTP call: its address, its content, and the accepted statuses.
 
 use super::{MapKey, NodeKind, YamlNode, fields::FieldReader};
 use crate::source::{Span, Text};
 use onceflow_exec::action::StatusRange;
 
-/// A call as it is written down.
+/// A declared HTTP call.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpDecl {
     pub(crate) method: String,
@@ -15,10 +15,10 @@ pub(crate) struct HttpDecl {
     pub(crate) accept: Vec<StatusRange>,
 }
 
-/// What is sent.
+/// The body of the request.
 #[derive(Clone, Debug)]
 pub(crate) enum HttpBodyDecl {
-    /// Texts in it may have holes.
+    /// JSON whose texts may have holes.
     Json(YamlNode),
     Text(Text),
     /// An expression that gives a file.

@@ -1,4 +1,4 @@
-//! What a step does: one of eight things.
+//! The kind of a step: one of eight.
 
 use super::{
     MapKey, NodeKind, YamlNode,
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{source::Text, words};
 
-/// What a step does.
+/// The kind of a step.
 #[derive(Clone, Debug)]
 pub(crate) enum StepKind {
     Run(Text),
@@ -17,7 +17,7 @@ pub(crate) enum StepKind {
         code: Text,
     },
     Http(HttpDecl),
-    /// Expressions by the names of outputs; without a name, it is the one of `out`.
+    /// Expressions by the names of outputs; one without a name belongs to the single output in `out`.
     Expr(Vec<(Option<MapKey>, Text)>),
     /// The name of an event.
     Wait(Text),
@@ -27,7 +27,7 @@ pub(crate) enum StepKind {
 }
 
 impl StepKind {
-    /// Whether it does something itself.
+    /// The step has an action of its own.
     pub(crate) fn is_leaf(&self) -> bool {
         !matches!(self, StepKind::Flow(_) | StepKind::Steps(_) | StepKind::Choose(_))
     }
@@ -35,7 +35,7 @@ impl StepKind {
 
 const KINDS: &[&str] = &["run", "script", "http", "expr", "wait", "flow", "steps", "choose"];
 
-/// What the fields of a step say; `None` after saying what is wrong.
+/// Reads the kind from the fields of a step; `None` after reporting a problem.
 pub(crate) fn read(fields: &mut Fields<'_>, what: &str) -> Option<StepKind> {
     let reader = fields.reader;
     let mut found: Vec<_> = KINDS.iter().filter_map(|kind| fields.take(kind)).collect();

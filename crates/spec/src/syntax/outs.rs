@@ -1,4 +1,4 @@
-//! What a step gives, and where that is found.
+//! The outputs of a step, and their places.
 
 use super::{MapKey, NodeKind, YamlNode, fields::FieldReader};
 use crate::{
@@ -14,18 +14,18 @@ pub(crate) struct LeafOutput {
     pub(crate) from: OutputPlace,
 }
 
-/// Where an output is found.
+/// The place of an output.
 #[derive(Clone, Debug)]
 pub(crate) enum OutputPlace {
-    /// Nothing was said.
+    /// No place was declared.
     Default,
     Path(Text),
     Stdout,
-    /// An expression over what was answered.
+    /// An expression over the answer.
     Json(Text),
 }
 
-/// An output of a graph of steps: an expression, and its type if that was said.
+/// An output of a graph of steps: an expression, and its type if that is declared.
 #[derive(Clone, Debug)]
 pub(crate) struct OutputDecl {
     pub(crate) name: MapKey,
@@ -33,7 +33,7 @@ pub(crate) struct OutputDecl {
     pub(crate) shape: Option<TypeDecl>,
 }
 
-/// The outputs of a leaf.
+/// Reads the outputs of a leaf.
 pub(crate) fn read(reader: FieldReader<'_>, node: &YamlNode) -> Vec<LeafOutput> {
     reader.entries(node, "`out`").iter().filter_map(|(key, node)| read_one(reader, key, node)).collect()
 }
@@ -94,7 +94,7 @@ fn read_long(reader: FieldReader<'_>, name: &MapKey, node: &YamlNode) -> Option<
     Some(LeafOutput { name: name.clone(), shape: shape.unwrap_or(TypeDecl::UNCLEAR), from })
 }
 
-/// Whether values of this type are found as files.
+/// Values of this type are found as files.
 pub(crate) fn is_path(shape: &TypeDecl) -> bool {
     use onceflow_core::model::Type;
     match shape {
@@ -104,7 +104,7 @@ pub(crate) fn is_path(shape: &TypeDecl) -> bool {
     }
 }
 
-/// The outputs of a graph: `name: reference`, `name: CEL`, or `name: { TYPE: CEL }`.
+/// Reads the outputs of a graph: `name: reference`, `name: CEL`, or `name: { TYPE: CEL }`.
 pub(crate) fn read_given(reader: FieldReader<'_>, node: &YamlNode, what: &str) -> Vec<OutputDecl> {
     let mut found = Vec::new();
     for (name, node) in reader.entries(node, what) {

@@ -1,4 +1,4 @@
-//! A step: what it does, what it takes and gives, how often, when, and under which conditions.
+//! A step: its kind, its inputs and outputs, its repetition, its condition, and its settings.
 
 use super::{
     MapKey, NodeKind, YamlNode,
@@ -14,19 +14,19 @@ use crate::{
 use onceflow_core::model::{Effect, Retry};
 use onceflow_exec::action::Shell;
 
-/// A step as it is written down.
+/// A declared step.
 #[derive(Clone, Debug)]
 pub(crate) struct StepDecl {
     pub(crate) name: MapKey,
     pub(crate) span: Span,
     pub(crate) kind: StepKind,
-    /// What it is given by a name of its own; for a call, the inputs of that flow.
+    /// Inputs under names of its own; for a call, the inputs of the called flow.
     pub(crate) ins: Vec<(MapKey, Text)>,
-    /// What it is given by the names that it has.
+    /// Inputs under the names they already have.
     pub(crate) uses: Vec<Text>,
-    /// What a leaf gives.
+    /// The outputs of a leaf.
     pub(crate) outs: Vec<LeafOutput>,
-    /// What a graph of steps gives.
+    /// The outputs of a graph of steps.
     pub(crate) gives: Vec<OutputDecl>,
     pub(crate) each: Option<Each>,
     pub(crate) at_most: Option<u32>,
@@ -38,7 +38,7 @@ pub(crate) struct StepDecl {
     pub(crate) how: StepSettings,
 }
 
-/// How a leaf is run.
+/// The execution settings of a leaf.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StepSettings {
     pub(crate) effect: Option<Effect>,
@@ -57,7 +57,7 @@ pub(crate) struct StepSettings {
 #[derive(Clone, Debug)]
 pub(crate) struct Each {
     pub(crate) text: Text,
-    /// The variables, and the expressions they go over, as ranges of the text.
+    /// The variables, and the expressions they iterate over, as ranges of the text.
     pub(crate) over: Vec<(String, std::ops::Range<usize>)>,
 }
 
@@ -74,13 +74,13 @@ pub(crate) struct Repeat {
 const LEAF_KEYS: &[&str] =
     &["effect", "undo", "retry", "timeout", "resources", "version", "env", "secrets", "shell", "labels"];
 
-/// The steps of a map, in order.
+/// Reads the steps of a map, in order.
 pub(crate) fn read_all(reader: FieldReader<'_>, node: &YamlNode) -> Vec<StepDecl> {
     let entries = reader.entries(node, "`steps`");
     entries.iter().filter_map(|(key, node)| read(reader, key, node, &format!("step `{}`", key.name))).collect()
 }
 
-/// A step; `None` if it is none at all.
+/// Reads a step; `None` if the node is no step at all.
 pub(crate) fn read(reader: FieldReader<'_>, name: &MapKey, node: &YamlNode, what: &str) -> Option<StepDecl> {
     reader.name(&name.name, name.span, "a step");
     let mut fields = reader.fields(node, what)?;
@@ -130,7 +130,7 @@ pub(crate) fn read(reader: FieldReader<'_>, name: &MapKey, node: &YamlNode, what
     Some(step)
 }
 
-/// What is allowed, and probably not meant.
+/// Warns about constructs that are allowed but probably not intended.
 fn doubts(reader: FieldReader<'_>, step: &StepDecl, what: &str) {
     if step.how.effect == Some(Effect::AtMostOnce) && step.how.retry.attempts > 1 {
         let message = format!(
@@ -183,12 +183,12 @@ fn combinations(reader: FieldReader<'_>, step: &StepDecl, leaf_keys: &[&str], wh
     }
 }
 
-/// A map of expressions under the user's own names.
+/// Reads a map of expressions under the user's own names.
 pub(crate) fn expressions(reader: FieldReader<'_>, node: &YamlNode, what: &str, is_call: bool) -> Vec<(MapKey, Text)> {
     let entries = reader.entries(node, what).iter();
     entries
         .filter_map(|(key, node)| {
-            // The inputs of a flow that is called are looked up there.
+            // For a call, the names are checked against the inputs of the called flow.
             if !is_call {
                 reader.name(&key.name, key.span, "an input");
             }
@@ -197,7 +197,7 @@ pub(crate) fn expressions(reader: FieldReader<'_>, node: &YamlNode, what: &str, 
         .collect()
 }
 
-/// A list of words, or one.
+/// Reads a list of words, or a single one.
 pub(crate) fn words_of(reader: FieldReader<'_>, node: &YamlNode, what: &str) -> Vec<Text> {
     match &node.what {
         NodeKind::Scalar(..) => reader.text(node, what).into_iter().collect(),
@@ -221,7 +221,7 @@ fn read_each(reader: FieldReader<'_>, text: Text) -> Option<Each> {
     }
 }
 
-/// The variables and where what they go over stands.
+/// Splits an `each` into its variables and the ranges of the expressions they iterate over.
 fn split_each(text: &str) -> Option<Vec<(String, std::ops::Range<usize>)>> {
     let at = text.find(" in ")?;
     let names: Vec<_> = text[..at].split(',').map(|name| name.trim().to_owned()).collect();
@@ -248,7 +248,7 @@ fn split_each(text: &str) -> Option<Vec<(String, std::ops::Range<usize>)>> {
     (over.len() == names.len()).then(|| names.into_iter().zip(over).collect())
 }
 
-/// The lengths of what commas separate, those inside brackets and quotes left alone.
+/// Returns the lengths of the arguments, split at commas outside brackets and quotes.
 fn arguments(text: &str) -> Vec<usize> {
     let (mut depth, mut quote, mut lengths, mut start) = (0_i32, None, Vec::new(), 0);
     for (at, byte) in text.bytes().enumerate() {
@@ -284,7 +284,7 @@ fn read_repeat(reader: FieldReader<'_>, node: &YamlNode) -> Option<Repeat> {
 fn read_undo(reader: FieldReader<'_>, fields: &mut Fields<'_>, name: &MapKey) -> Option<Box<StepDecl>> {
     let (key, node) = fields.take("undo")?;
     let own = MapKey { name: name.name.clone(), span: key.span };
-    // A bad name was said about the step already.
+    // A bad name was already reported for the step.
     let own = if words::bad_name(&own.name).is_some() { MapKey { name: "undo".into(), ..own } } else { own };
     let step = read(reader, &own, node, &format!("`undo` of step `{}`", name.name))?;
     let plain = step.each.is_none() && step.when.is_none() && !step.attempt && step.after.is_empty();
@@ -328,7 +328,7 @@ fn read_how(reader: FieldReader<'_>, fields: &mut Fields<'_>) -> StepSettings {
     how
 }
 
-/// What a worker must be good for to take the step: sorted, each once.
+/// Reads the labels that a worker must have to take the step: sorted, each once.
 fn read_labels(reader: FieldReader<'_>, node: &YamlNode) -> Vec<String> {
     let mut labels = Vec::new();
     for text in words_of(reader, node, "`labels`") {
@@ -379,7 +379,7 @@ fn read_retry(reader: FieldReader<'_>, node: &YamlNode) -> Option<Retry> {
     Some(retry)
 }
 
-/// Variables of the environment.
+/// Reads variables of the environment.
 pub(crate) fn read_env(reader: FieldReader<'_>, node: &YamlNode) -> Vec<(MapKey, Text)> {
     let mut found = Vec::new();
     for (key, node) in reader.entries(node, "`env`") {
@@ -396,7 +396,7 @@ pub(crate) fn read_env(reader: FieldReader<'_>, node: &YamlNode) -> Vec<(MapKey,
     found
 }
 
-/// Who reads commands.
+/// Reads the shell for commands.
 pub(crate) fn read_shell(reader: FieldReader<'_>, node: &YamlNode) -> Option<Shell> {
     if let NodeKind::List(_) = node.what {
         let words = words_of(reader, node, "`shell`");

@@ -1,21 +1,21 @@
-//! Values with their spans: what YAML and JSON have in common.
+//! Values with their spans: the common data model of YAML and JSON.
 
 use crate::source::{ScalarQuoting, Span, Text};
 
-/// A value and where it stands.
+/// A value and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct YamlNode {
     pub(crate) span: Span,
     pub(crate) what: NodeKind,
 }
 
-/// What a value is.
+/// The kind and content of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum NodeKind {
-    /// Text, a number, true, null: what it is depends on who asks, unless it is quoted.
+    /// Text, a number, true, null: unless it is quoted, the expected type decides which.
     Scalar(String, ScalarQuoting),
     List(Vec<YamlNode>),
-    /// Every key once.
+    /// A map, with every key once.
     Map(Vec<(MapKey, YamlNode)>),
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct MapKey {
 }
 
 impl YamlNode {
-    /// Nothing: `null`, `~`, or a key without a value.
+    /// The value is null: `null`, `~`, or a key without a value.
     pub(crate) fn is_null(&self) -> bool {
         matches!(&self.what, NodeKind::Scalar(text, ScalarQuoting::Plain) if matches!(text.as_str(), "" | "null" | "~" | "Null" | "NULL"))
     }
@@ -41,7 +41,7 @@ impl YamlNode {
         }
     }
 
-    /// How people call what stands there.
+    /// Names the kind of the value for a message.
     pub(crate) fn found(&self) -> &'static str {
         match &self.what {
             NodeKind::Scalar(..) if self.is_null() => "nothing",
@@ -51,7 +51,7 @@ impl YamlNode {
         }
     }
 
-    /// As JSON. What is not quoted and looks like a number, true, false or null is one.
+    /// Converts the value to JSON. An unquoted scalar that looks like a number, true, false or null is one.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         match &self.what {
             NodeKind::List(items) => items.iter().map(YamlNode::to_json).collect(),
@@ -64,7 +64,7 @@ impl YamlNode {
         }
     }
 
-    /// How many values it is made of.
+    /// Returns the number of values in it.
     pub(crate) fn count(&self) -> usize {
         match &self.what {
             NodeKind::Scalar(..) => 1,
@@ -73,7 +73,7 @@ impl YamlNode {
         }
     }
 
-    /// How deep values are in it.
+    /// Returns the depth of nested values in it.
     pub(crate) fn depth(&self) -> usize {
         match &self.what {
             NodeKind::Scalar(..) => 1,
@@ -83,7 +83,7 @@ impl YamlNode {
     }
 }
 
-/// A scalar without quotes, by YAML 1.2's core rules: `yes` and `on` are text, and only `true` and `false` are not.
+/// Converts an unquoted scalar by YAML 1.2's core rules: `true` and `false` are booleans, `yes` and `on` are text.
 fn plain(text: &str) -> serde_json::Value {
     match text {
         "" | "null" | "~" | "Null" | "NULL" => return serde_json::Value::Null,

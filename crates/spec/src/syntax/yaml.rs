@@ -1,5 +1,5 @@
-//! Text to tree. YAML 1.2, of which JSON is a part; one document, no tags but the standard ones. Whatever the text, this
-//! ends soon and takes little: depth, size and what aliases expand to are bounded.
+//! Parses text to a tree. YAML 1.2, of which JSON is a subset; one document, no tags but the standard ones. Time and
+//! memory are bounded for any text: there are limits on depth, size and the expansion of aliases.
 
 use super::tree::{MapKey, NodeKind, YamlNode};
 use crate::{
@@ -11,13 +11,13 @@ use crate::{
 use granit_parser::{Event, Parser, ScalarStyle};
 use std::collections::BTreeMap;
 
-/// How much a file may hold.
+/// The limits on the content of a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeBudget {
     pub(crate) nodes: usize,
 }
 
-/// The tree of a text; `None` after saying what is wrong with it. Keys that are there twice are said, and left out.
+/// Parses a text; `None` after reporting a problem. Duplicate keys are reported, and left out.
 pub(crate) fn parse(source: &SourceFile, budget: NodeBudget, report: &Diagnostics) -> Option<YamlNode> {
     let mut reading =
         TreeBuilder { source, report, open: vec![], root: None, anchors: BTreeMap::new(), left: budget.nodes };
@@ -47,7 +47,7 @@ fn bytes(source: &SourceFile, span: &granit_parser::Span) -> Span {
     Span::new(at(&span.start), at(&span.end))
 }
 
-/// What helps most people who see this.
+/// Returns the most likely advice for a parser error.
 fn hint(info: &str, line: &str) -> &'static str {
     let has_hole = line.contains("${{");
     if info.contains("tab") && line.trim_start_matches(' ').starts_with('\t') {
@@ -67,10 +67,10 @@ fn hint(info: &str, line: &str) -> &'static str {
     }
 }
 
-/// A collection that is not closed yet, and the anchor it is known by.
+/// A collection that is not closed yet, with its anchor.
 enum OpenCollection {
     List(Span, usize, Vec<YamlNode>),
-    /// And the key that waits for its value, and where the keys so far stand.
+    /// A map; also the key that waits for its value, and the positions of the keys so far.
     Map(Span, usize, Vec<(MapKey, YamlNode)>, Option<YamlNode>, BTreeMap<String, usize>),
 }
 
@@ -79,9 +79,9 @@ struct TreeBuilder<'a> {
     report: &'a Diagnostics,
     open: Vec<OpenCollection>,
     root: Option<YamlNode>,
-    /// By id: what aliases stand for.
+    /// The values that aliases stand for, by the id of the anchor.
     anchors: BTreeMap<usize, YamlNode>,
-    /// Values that may still come.
+    /// The number of values still allowed.
     left: usize,
 }
 
@@ -182,7 +182,7 @@ impl TreeBuilder<'_> {
         self.node(YamlNode { span: Span::new(span.start, end.end), what }, anchor)
     }
 
-    /// Puts a node to where it belongs.
+    /// Adds a node to the innermost open collection.
     fn node(&mut self, node: YamlNode, anchor: usize) -> Option<()> {
         if anchor != 0 {
             self.spend(node.count(), node.span)?;

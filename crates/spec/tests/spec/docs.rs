@@ -1,5 +1,5 @@
-//! What the pages of errors say is true: every code has one, and what it calls wrong is wrong in that way. The flows of the
-//! book are checked by the command's own tests.
+//! Checks the pages of errors: every code has one, and its wrong examples fail with that code. The flows of the book
+//! are checked by the tests of the command line.
 
 use onceflow_exec::expr::{FUNCTIONS, MACROS, OPERATORS};
 use onceflow_spec::{LoadOptions, codes::CODES, load};
@@ -12,7 +12,7 @@ fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
 }
 
-/// The fenced blocks of a text: what stands behind the fence, and the block.
+/// Returns the fenced blocks of a text, each with its info string.
 fn blocks(text: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut lines = text.lines();
@@ -25,7 +25,7 @@ fn blocks(text: &str) -> Vec<(String, String)> {
     found
 }
 
-/// The codes of the kernel's own check.
+/// Returns the codes of the kernel's own check.
 fn kernel_codes() -> impl Iterator<Item = String> {
     (10..=40).map(|number| format!("OF{number:04}"))
 }

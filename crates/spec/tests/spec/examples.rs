@@ -1,4 +1,4 @@
-//! The examples of the repository load, and take what they say they take.
+//! The examples of the repository load, and have the inputs that they document.
 
 use onceflow_exec::value::PortValue;
 use onceflow_spec::{GivenInputs, LoadOptions, load};

@@ -1,4 +1,4 @@
-//! What flow files become: exactly the graphs that one would draw.
+//! Flow files become exactly the graphs that one would draw.
 
 use super::support::{good, load_files, render};
 use expect_test::{Expect, expect};

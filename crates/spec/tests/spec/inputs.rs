@@ -1,4 +1,4 @@
-//! What a run is given becomes values of the inputs' types, or all that is wrong at once.
+//! The inputs given to a run become values of their types, or all problems are reported at once.
 
 use super::support::{good, shown};
 use expect_test::{Expect, expect};
@@ -26,7 +26,7 @@ steps: { s: { run: echo } }
     )
 }
 
-/// A directory with some files.
+/// Makes a directory with some files.
 fn files() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for name in ["a.fq", "b 'x' $(y).fq", "sub/c.fq", "index/one", "index/deep/two"] {

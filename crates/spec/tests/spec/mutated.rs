@@ -1,4 +1,4 @@
-//! Whatever a file holds, loading it neither panics nor hangs: valid flows with parts changed, dropped, doubled, swapped.
+//! Loading a file neither panics nor hangs, tried on valid flows with parts changed, dropped, doubled, swapped.
 
 use onceflow_spec::{GivenInputs, LoadOptions, load};
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ fn seeds() -> Vec<String> {
     names.iter().map(|path| fs::read_to_string(path.join("flow.yaml")).unwrap()).collect()
 }
 
-/// Pieces that mean something.
+/// Pieces of text with a meaning in flow files.
 const PIECES: &[&str] = &[
     "${{",
     "}}",

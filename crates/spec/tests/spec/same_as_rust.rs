@@ -1,12 +1,12 @@
-//! A flow file and the same flow in Rust become the same graph. Names differ, so graphs are compared as what every output
-//! is made of: which kinds of module, of which types, connected how.
+//! A flow file and the same flow in Rust become the same graph. Names differ, so graphs are compared by the derivation
+//! of every output: the kinds of modules, their types, and their connections.
 
 use super::support::load_files;
 use onceflow::prelude::*;
 use onceflow_core::model::{Endpoint, Graph, Library, graph::ModuleKind};
 use std::collections::BTreeMap;
 
-/// What every output of a flow is made of.
+/// Describes the derivation of every output of a flow.
 fn meaning(library: &Library, flow: &str) -> Vec<String> {
     let graph = &library.flows[flow];
     let inputs =
@@ -24,7 +24,7 @@ fn outputs(
     given.map(|port| format!("{} = {}", port.ty, fed(library, graph, None, &port.name, inputs))).collect()
 }
 
-/// What feeds a port.
+/// Describes the source of a port.
 fn fed(
     library: &Library,
     graph: &Graph,
@@ -42,7 +42,7 @@ fn term(library: &Library, graph: &Graph, from: &Endpoint, inputs: &BTreeMap<Str
     let module = graph.modules.iter().find(|module| module.name == *name).unwrap();
     let outer = |port: &str| fed(library, graph, Some(name), port, inputs);
     let attempt = if module.attempt { "attempt " } else { "" };
-    // Which output, by its position; the one that an attempt adds is known by its name.
+    // An output is identified by its position; the one that an attempt adds, by its name.
     let nth = |body: &Graph| match body.outputs.iter().position(|port| port.name == from.port) {
         Some(at) => at.to_string(),
         None => from.port.clone(),

@@ -1,4 +1,4 @@
-//! The published JSON Schema is the one this code says, takes every example, and refuses plain mistakes.
+//! The published JSON Schema is the one this code generates, accepts every example, and refuses plain mistakes.
 
 use onceflow_spec::schema;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ fn the_published_schema_is_current() {
     assert!(found == wanted, "regenerate it: UPDATE_SCHEMA=1 cargo test -p onceflow-spec --test spec schema");
 }
 
-/// A flow file as JSON, by another reader of YAML than ours.
+/// Reads a flow file as JSON, with a YAML parser other than ours.
 fn read(path: &Path) -> Option<Value> {
     let code = "import json, sys, yaml; json.dump(yaml.safe_load(open(sys.argv[1])), sys.stdout)";
     let output = Command::new("python3").args(["-c", code]).arg(path).output().ok()?;
@@ -35,7 +35,7 @@ fn every_example_is_valid() {
     let schema = jsonschema::validator_for(&schema()).unwrap();
     for example in fs::read_dir(root().join("examples")).unwrap() {
         let path = example.unwrap().path().join("flow.yaml");
-        // Where there is no other reader of YAML, the flows below still stand for them.
+        // Without another YAML parser on the machine, only the flows below are checked.
         let Some(flow) = read(&path) else { continue };
         let errors: Vec<_> =
             schema.iter_errors(&flow).map(|error| format!("{error} at {}", error.instance_path())).collect();

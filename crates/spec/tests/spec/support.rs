@@ -5,7 +5,7 @@ use onceflow_core::model::{Endpoint, Graph, Module, Port, graph::ModuleKind};
 use onceflow_spec::{LoadOptions, LoadedFlow, Problems, load};
 use std::{fs, path::Path};
 
-/// Loads the first of some files; what is wrong is said with paths as they are given here.
+/// Loads the first of some files; problems show paths as they are given here.
 pub(crate) fn load_files(files: &[(&str, &str)]) -> Result<LoadedFlow, String> {
     let dir = tempfile::tempdir().unwrap();
     for (name, text) in files {
@@ -19,23 +19,23 @@ pub(crate) fn load_in(dir: &Path, name: &str) -> Result<LoadedFlow, String> {
     load(&dir.join(name), &LoadOptions::default()).map_err(|problems| shown(dir, &problems))
 }
 
-/// What is wrong, with paths relative to a directory.
+/// Formats problems, with paths relative to a directory.
 pub(crate) fn shown(dir: &Path, problems: &Problems) -> String {
     let whole = format!("{problems}\n").replace(&format!("{}/", dir.display()), "");
     whole.replace(&dir.display().to_string(), "DIR")
 }
 
-/// A flow that must load.
+/// Loads a flow that must load.
 pub(crate) fn good(text: &str) -> LoadedFlow {
     load_files(&[("flow.yaml", text)]).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
-/// A flow that must not load, and all that is said about it.
+/// Checks that a flow does not load, and the problems reported.
 pub(crate) fn wrong(text: &str, expected: Expect) {
     wrong_files(&[("flow.yaml", text)], expected);
 }
 
-/// Files of which the first must not load.
+/// Checks that the first of these files does not load.
 pub(crate) fn wrong_files(files: &[(&str, &str)], expected: Expect) {
     match load_files(files) {
         Ok(flow) => panic!("it loads: {}", render(flow.library.flows.get(&flow.name).unwrap())),
@@ -43,14 +43,14 @@ pub(crate) fn wrong_files(files: &[(&str, &str)], expected: Expect) {
     }
 }
 
-/// A flow with these steps and inputs to try them on.
+/// Checks the problems of a flow with these steps, and inputs to try them on.
 pub(crate) fn wrong_steps(steps: &str, expected: Expect) {
     let indented: String = steps.trim_matches('\n').lines().map(|line| format!("  {line}\n")).collect();
     let inputs = "inputs: { reads: list<file>, ref: file, n: int, name: text, row: '{ id: text, r1: file }' }";
     wrong(&format!("flow: test\n{inputs}\nsteps:\n{indented}"), expected);
 }
 
-/// A graph as text: one line for every module, with what feeds it.
+/// Formats a graph: one line for every module, with its sources.
 pub(crate) fn render(graph: &Graph) -> String {
     let mut text = String::new();
     graph_lines(graph, "", &mut text);

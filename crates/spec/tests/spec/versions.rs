@@ -1,4 +1,4 @@
-//! The version of a task: it changes with what results depend on, and with nothing else.
+//! The version of a task changes with everything that results depend on, and with nothing else.
 
 use super::support::good;
 use onceflow_core::model::{Graph, TaskSpec, graph::ModuleKind};

@@ -1,4 +1,4 @@
-//! Leaves and defaults that are wrong: what is said, to the letter.
+//! Wrong leaves and defaults: the exact problems reported.
 
 use super::support::{wrong, wrong_steps};
 use expect_test::expect;

@@ -1,4 +1,4 @@
-//! Flow files with names that are wrong: what is said, to the letter.
+//! Flow files with wrong names: the exact problems reported.
 
 use super::support::{wrong, wrong_steps};
 use expect_test::expect;

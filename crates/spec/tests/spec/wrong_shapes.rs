@@ -1,4 +1,4 @@
-//! Flow files whose parts do not go together: what is said, to the letter.
+//! Flow files whose parts do not go together: the exact problems reported.
 
 use super::support::{wrong, wrong_steps};
 use expect_test::expect;

@@ -1,4 +1,4 @@
-//! Flow files whose text is wrong: what is said, to the letter.
+//! Flow files whose text is wrong: the exact problems reported.
 
 use super::support::{wrong, wrong_steps};
 use expect_test::expect;

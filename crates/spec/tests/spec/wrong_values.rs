@@ -1,10 +1,10 @@
-//! Files that are no flow files at all, and flows that are called wrongly: what is said, to the letter.
+//! Files that are no flow files at all, and flows that are called wrongly: the exact problems reported.
 
 use super::support::{load_in, wrong, wrong_files};
 use expect_test::{Expect, expect};
 use std::fs;
 
-/// Bytes that are no flow.
+/// Checks the problem reported for bytes that are no flow.
 fn garbage(bytes: &[u8], expected: Expect) {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("flow.yaml"), bytes).unwrap();

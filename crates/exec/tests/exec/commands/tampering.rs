@@ -1,5 +1,5 @@
-//! Steps that move, link and mount what is not theirs to touch. Everything they aim at is a directory that the test made,
-//! with a canary in it.
+//! Steps that move, link and mount directories outside their work directory. Every target is a directory that the test
+//! made, with a canary in it.
 
 use crate::support::{Lab, One, shown};
 use onceflow_core::model::Type;
@@ -14,7 +14,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// A directory outside of the store, and what is in it.
+/// A directory outside the store, and a file in it.
 struct Canary(PathBuf);
 
 impl Canary {
@@ -44,7 +44,7 @@ impl Canary {
     }
 }
 
-/// In place of a path, a link to the canary; what was there is beside it.
+/// Replaces a path with a link to the canary; the original is moved beside it.
 fn replace(path: &str) -> String {
     format!("mv -T {path} {path}.x && ln -sT CANARY {path}")
 }
@@ -61,7 +61,7 @@ async fn nothing_behind_a_link_that_a_step_made_is_touched() {
     };
     let own = replace("$d");
     let (file, text, dir) = (|| Type::File, || Type::Text, || Type::Directory);
-    // What is in the directory that was made is an output, wherever that directory is by now.
+    // A file in the created work directory is an output, even if the step has moved the directory.
     let given = run("moved", &format!("echo 1 > o; d=$PWD; cd /; {own}"), file(), "o").await;
     assert_eq!(given.unwrap(), "o=1\n");
     let told = run("theirs", &format!("d=$PWD; cd /; {own}"), file(), "bird").await.unwrap_err();
@@ -78,7 +78,7 @@ async fn nothing_behind_a_link_that_a_step_made_is_touched() {
     assert_eq!(run("hard", "ln CANARY/bird o", file(), "o").await.unwrap(), "o=sings");
     let told = run("tree", "rmdir o; ln -sT CANARY o", dir(), "o").await.unwrap_err();
     assert!(told.contains("is a link that leads out of the work directory"), "{told}");
-    // All that is above it.
+    // All directories above the work directory.
     for (key, up) in [("work", ".."), ("run", "../.."), ("out", "../../out")] {
         let made = "mkdir -p ../../out; echo 1 > o; d=$(realpath -m";
         drop(run(key, &format!("{made} {up}); cd /; {}", replace("$d")), file(), "o").await);
@@ -123,7 +123,7 @@ async fn a_fifo_where_an_output_is_expected_is_refused_and_nobody_waits_for_it()
     assert_eq!(lab.texts("stdout", &One::command(script).output("o", Type::Int, "stdout")).await, ["5"]);
 }
 
-/// What a step does. Every one leaves what it makes a link of beside it, and goes through no link itself.
+/// An action of a step. Every one moves the entry that it replaces with a link beside it, and follows no link itself.
 #[derive(Clone, Copy, Debug)]
 enum Deed {
     LinkInside(&'static str),
@@ -137,7 +137,7 @@ enum Deed {
 }
 
 const INSIDE: [&str; 5] = ["in", ".tmp", "o", "d", "x"];
-/// The work directory, those it is in, and that of outputs.
+/// The work directory, the directories above it, and that of outputs.
 const ABOVE: [&str; 5] = [".", "..", "../..", "../../..", "../../out"];
 
 fn deed(may_mount: bool) -> BoxedStrategy<Deed> {
@@ -183,8 +183,8 @@ impl Deed {
 const IN_NAMESPACE: &str = "ONCEFLOW_TEST_IN_NAMESPACE";
 const NAME: &str = "commands::tampering::whatever_a_step_renames_links_or_mounts_nothing_outside_changes";
 
-/// Runs this very test in a mount namespace of its own; false if there is none to be had. Nothing below `directory` is
-/// removed in there: whoever removes it sees no mounts.
+/// Runs this very test in a mount namespace of its own; false if the system allows none. Nothing below `directory` is
+/// removed inside the namespace: the test outside, which sees no mounts, removes it.
 fn in_namespace(directory: &Path) -> bool {
     let can = Command::new("unshare").args(["-m", "true"]).stderr(Stdio::null()).status();
     if !can.is_ok_and(|status| status.success()) {
@@ -207,7 +207,7 @@ fn whatever_a_step_renames_links_or_mounts_nothing_outside_changes() {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let mut lab = runtime.block_on(Lab::new());
-    // With mounts in it, removing it would remove what is mounted.
+    // With mounts in it, removing the directory would remove the mounted files.
     lab.directory.disable_cleanup(is_inside);
     let canary = Canary::new(&lab);
     let runs = lab.home.root.join("runs");
@@ -219,7 +219,7 @@ fn whatever_a_step_renames_links_or_mounts_nothing_outside_changes() {
         let all: Vec<_> = deeds.iter().map(|deed| format!("{} || true\n", deed.script())).collect();
         let script = format!("d=$PWD\necho 1 > o\n{}", all.concat().replace("CANARY", canary.0.to_str().unwrap()));
         let one = One::command(&script).output("o", Type::File, "o").output("d", Type::Directory, "d");
-        // It may well fail.
+        // The step may fail; only the canary matters.
         let _given = runtime.block_on(lab.run(&key, &one));
         canary.check(&script);
         if let Ok(handle) = runtime.block_on(lab.engine.find(&key)) {

@@ -18,7 +18,7 @@ pub(crate) struct Lab {
     pub(crate) home: Home,
 }
 
-/// What is run: an action, its inputs and its outputs.
+/// A step to run: an action, its inputs and its outputs.
 pub(crate) struct One {
     pub(crate) action: Action,
     pub(crate) inputs: Vec<(&'static str, Type, PortValue)>,
@@ -45,7 +45,7 @@ impl One {
         One { action, inputs: vec![], outputs: vec![], change: |_| {} }
     }
 
-    /// A command that reads these and leaves those.
+    /// A step with a bash command; inputs and outputs are added.
     pub(crate) fn command(run: &str) -> Self {
         One::new(Action::Command(command(run, &[])))
     }
@@ -55,7 +55,7 @@ impl One {
         self
     }
 
-    /// An output; `place` is its name, or `stdout`.
+    /// Adds an output; `place` is its name, or `stdout`.
     pub(crate) fn output(mut self, name: &'static str, ty: Type, place: &str) -> Self {
         self.outputs.push((name, ty));
         if let Action::Command(command) = &mut self.action {
@@ -127,7 +127,7 @@ impl Lab {
         Lab { directory, engine, home }
     }
 
-    /// A file to be an input.
+    /// Writes a file to be an input.
     pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PortValue {
         let directory = self.directory.path().join(format!("inputs{}", rand(name)));
         std::fs::create_dir_all(&directory).unwrap();
@@ -140,7 +140,7 @@ impl Lab {
         self.engine.start(one.start(key)).await.unwrap()
     }
 
-    /// The outputs, or what went wrong.
+    /// Runs the step; returns its outputs, or the failure as text.
     pub(crate) async fn run(&self, key: &str, one: &One) -> Result<Vec<PortValue>, String> {
         let handle = self.start(key, one).await;
         let report = handle.wait().await.unwrap();
@@ -156,13 +156,13 @@ impl Lab {
         Ok(values)
     }
 
-    /// As `run`, where all must be well; files as their contents.
+    /// As `run`, but the step must succeed; files are shown as their contents.
     pub(crate) async fn texts(&self, key: &str, one: &One) -> Vec<String> {
         let values = self.run(key, one).await.unwrap_or_else(|error| panic!("{key}: {error}"));
         values.iter().map(shown).collect()
     }
 
-    /// All that is left of runs on the disk, but for logs.
+    /// Lists the files of runs that are left on the disk, except for logs.
     pub(crate) fn left(&self) -> Vec<String> {
         let mut left = Vec::new();
         walk(&self.home.root.join("runs"), &mut left);
@@ -172,7 +172,7 @@ impl Lab {
     }
 }
 
-/// A value, with files as `name=content`.
+/// Formats a value, with files as `name=content`.
 pub(crate) fn shown(value: &PortValue) -> String {
     match value {
         PortValue::File(file) => format!("{}={}", file.name, std::fs::read_to_string(&file.path).unwrap()),
