@@ -6,13 +6,13 @@ use std::{
     path::Path,
 };
 
-/// Makes a directory, with those above it, that nobody but its user can enter, whatever the umask.
+/// Makes a directory, with those above it, that only its user can enter, whatever the umask.
 pub(crate) fn make_private_directory(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Takes away what others may do in a directory, if they may do anything. Then they reach nothing inside, whatever the modes
-/// of what is there.
+/// Removes the permissions of other users on a directory, if they have any. Then they reach nothing inside, whatever
+/// the modes of the files there.
 pub(crate) fn make_private(path: &Path) -> io::Result<()> {
     let mut permissions = fs::metadata(path)?.permissions();
     if permissions.mode() & 0o077 == 0 {
@@ -22,7 +22,7 @@ pub(crate) fn make_private(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, permissions)
 }
 
-/// Makes what was made, renamed and removed in a directory durable.
+/// Makes all files made, renamed and removed in a directory durable.
 pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     fs::File::open(path)?.sync_all()
 }

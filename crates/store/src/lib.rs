@@ -1,8 +1,8 @@
-//! Where onceflow keeps things.
+//! The storage of onceflow.
 //!
-//! Two ports, [`Records`] (small rows, changed by atomic batches) and [`Blobs`](blobs::Blobs) (large bytes), and what is
-//! written once above them, for every backend: [`values`], immutable, counted by named edges, reclaimed
-//! in small steps, and provably without leaks.
+//! Two ports, [`Records`] (small rows, changed by atomic batches) and [`Blobs`](blobs::Blobs) (large bytes), and above
+//! them, written once for every backend, [`values`]: immutable, counted by named edges, reclaimed in small steps, and
+//! provably without leaks.
 //!
 //! Start with [`Store`]: all of it in one directory.
 //!

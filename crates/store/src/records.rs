@@ -11,9 +11,9 @@
 //! | idempotent? | reads are; a batch is if [`Batch::is_repeatable`] says so, and others are refused in debug builds |
 //! | when a reply is lost? | [`Error::Unknown`]: the caller reads again and decides; it never guesses |
 //!
-//! **Inside the process one may act on what is applied; nothing leaves the process before it is durable.** A caller
-//! that tells anyone else (prints, replies, starts work that touches the world, unlinks a blob) awaits
-//! [`Records::durable`] first; also for refusals and for what it has read, see [`Records::position`].
+//! **Inside the process a caller may act on applied batches; nothing leaves the process before it is durable.** A
+//! caller that tells anyone else (prints, replies, starts work that touches the world, unlinks a blob) awaits
+//! [`Records::durable`] first; also for refusals and for rows it has read, see [`Records::position`].
 
 use crate::world::BoxFuture;
 use onceflow_core::{Batch, Claimed, Group, Key, Name, Row, Shard, Timestamp, batch};
@@ -143,11 +143,11 @@ impl From<Page> for UnorderedPage {
 /// Asks a store to sweep values by itself; see [`Records::sweep`].
 #[derive(Clone, Debug)]
 pub struct SweepRequest {
-    /// The row that says whose turn it is, what it must hold, and what it holds afterwards.
+    /// The row of the turn, the content it must have, and its content afterwards.
     pub turn: (Key, Row, Row),
-    /// Where values, counts, values at zero, and debts stand.
+    /// The groups of values, counts, values at zero, and debts.
     pub groups: [Group; 4],
-    /// The name of a debt that may be left: one that nobody used before.
+    /// The name of a debt that may be left: one that was never used before.
     pub debt: Name,
 }
 
@@ -253,19 +253,20 @@ pub trait Records: Send + Sync + 'static {
         0
     }
 
-    /// Does what [`values::reclaim`](crate::values::reclaim) does, where the rows are: pays a debt and sweeps values at zero with
-    /// what they refer to, for about a millisecond or two. Atomic as a batch that requires the turn and puts the next one, and
-    /// like one it answers [`Error::Unknown`] when the reply is lost; `None` if the turn is another's. If there is nothing to do, the turn stays.
+    /// Does the work of [`values::reclaim`](crate::values::reclaim) on the server: pays a debt and sweeps values at
+    /// zero with the values they refer to, for about a millisecond or two. Atomic as a batch that requires the turn and
+    /// puts the next one, and like one it answers [`Error::Unknown`] when the reply is lost; `None` if the turn is
+    /// another's. If there is nothing to do, the turn stays.
     fn sweep(&self, _: Shard, _: SweepRequest) -> BoxFuture<'_, Result<Option<SweepReport>, Error>> {
         Box::pin(async { Err(Error::Unavailable("this store does not sweep by itself".into())) })
     }
 
-    /// The store's clock: one for all who share it, and it never goes back. Opened again, a store gives no time before that of
-    /// any durable batch.
+    /// The store's clock: one for all processes that share it, and it never goes back. Opened again, a store gives no
+    /// time before that of any durable batch.
     fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>>;
 
-    /// Ends when a row became free in any queue of the shard after `seen`, or at `until`, or now and then for no
-    /// reason. A hint: the rows are the truth. No wake-up between `seen` and this call is missed.
+    /// Waits until a row became free in any queue of the shard after `seen`, or until `until`; also ends now and then
+    /// for no reason. A hint: the rows are the truth. No wake-up between `seen` and this call is missed.
     fn wait(&self, shard: Shard, seen: Position, until: Timestamp) -> BoxFuture<'_, Result<(), Error>>;
 }
 

@@ -1,4 +1,4 @@
-//! Rows, blobs and values together: in one directory, which is what most people want, or on a server that machines share.
+//! Rows, blobs and values together: in one directory, the usual choice, or on a server that machines share.
 
 #[cfg(feature = "redis")]
 use crate::backend::redis::{Address, BlobLocation, ConnectError, Redis};
@@ -21,8 +21,8 @@ use std::{
 
 /// A store in a directory, shared by the processes of one user.
 ///
-/// The first process to open it owns the directory and serves the others; when it is gone, however it ended, one of them
-/// takes over. What was acknowledged is on the disk.
+/// The first process to open it owns the directory and serves the others; when it is gone, however it ended, one of
+/// them takes over. Acknowledged commits are on the disk.
 ///
 /// ```
 /// use onceflow_store::{Store, values::{EdgeName, Update}};
@@ -46,11 +46,11 @@ use std::{
 pub struct Store {
     location: Location,
     world: Arc<dyn World>,
-    /// The most bytes its objects may have together, for who opened it.
+    /// The most bytes its objects may have together, as set by the process that opened it.
     bytes_max: Option<u64>,
 }
 
-/// Where a store is.
+/// The location of a store.
 enum Location {
     Directory {
         path: PathBuf,
@@ -84,8 +84,8 @@ impl Store {
         open(directory.into(), options, world).await
     }
 
-    /// Connects to the store on a Redis server, by a URL: `redis://host:6379`. What else a URL can say is told by
-    /// [`Address::parse`]; name and password may stand in the environment.
+    /// Connects to the store on a Redis server, by a URL: `redis://host:6379`. [`Address::parse`] lists the other parts
+    /// of a URL; name and password may stand in the environment.
     ///
     /// # Errors
     /// If the server does not answer, or its settings can lose acknowledged commits.
@@ -105,8 +105,8 @@ impl Store {
         Ok(Store { location: Location::Server { redis }, world: service(&world), bytes_max: None })
     }
 
-    /// The most bytes that objects of the store may have together, as far as this process stores some: what is more is refused
-    /// as [`blobs::Error::Full`]. Rows, and with them small values, do not count.
+    /// Limits the bytes that objects of the store may have together, as far as this process stores some: an object
+    /// beyond the limit is refused as [`blobs::Error::Full`]. Rows, and with them small values, do not count.
     #[must_use]
     pub fn with_bytes_max(self, bytes_max: Option<u64>) -> Store {
         Store { bytes_max, ..self }
@@ -126,7 +126,7 @@ impl Store {
         self.records_of(Shard::default())
     }
 
-    /// The rows, for whoever works on one shard: on a cluster, with the clock of the node that has it.
+    /// The rows, for a caller that works on one shard: on a cluster, with the clock of the node that has it.
     pub fn records_of(&self, shard: Shard) -> Arc<dyn Records> {
         let _ = shard;
         match &self.location {
@@ -183,7 +183,7 @@ impl Store {
         }
     }
 
-    /// Where it is, if it is a directory.
+    /// The path of the directory, if the store is one.
     pub fn directory(&self) -> Option<&Path> {
         match &self.location {
             Location::Directory { path, .. } => Some(path),
@@ -196,7 +196,7 @@ impl Store {
     /// just left.
     ///
     /// # Errors
-    /// If what was applied could not be written.
+    /// If applied batches could not be written.
     pub fn close(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             match &self.location {

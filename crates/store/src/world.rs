@@ -64,8 +64,9 @@ pub fn service(world: &Arc<dyn World>) -> Arc<dyn World> {
     world.service().unwrap_or_else(|| world.clone())
 }
 
-/// Runs `future` on the service thread of a world, and answers what it gave: what it opens (sockets, connections) is served
-/// by that thread from then on. When the caller stops waiting it still runs to its end, and its answer is dropped there.
+/// Runs `future` on the service thread of a world, and returns its result: sockets and connections that it opens are
+/// served by that thread from then on. When the caller stops waiting it still runs to its end, and its result is
+/// dropped there.
 ///
 /// # Panics
 /// When the future does.
@@ -155,7 +156,7 @@ impl World for RealWorld {
     }
 }
 
-/// Gives way once. A store in memory never makes anyone wait, and whoever asks it in a loop would keep its thread.
+/// Yields once. A store in memory never makes a caller wait, so a caller that asks it in a loop would keep its thread.
 pub async fn yield_now() {
     let mut gave_way = false;
     std::future::poll_fn(|context| {

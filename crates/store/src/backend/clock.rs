@@ -2,7 +2,7 @@
 
 use onceflow_core::Timestamp;
 
-/// Remembers the latest time it gave, and what the world's clock said then.
+/// Remembers the latest time it gave, and the time of the world's clock then.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StoreClock {
     given: Timestamp,
@@ -20,8 +20,9 @@ impl StoreClock {
         self.given
     }
 
-    /// The time, given what the world's clock says. While that is behind, after it was set back, time passes at half its speed:
-    /// what should end in ten seconds ends in twenty, not when the old time comes round again, and the world catches up.
+    /// The store's time when the world's clock shows `world`. While that is behind, after it was set back, time passes
+    /// at half its speed: a lease of ten seconds ends after twenty, not when the old time comes round again, and the
+    /// world catches up.
     pub(crate) fn read(&mut self, world: Timestamp) -> Timestamp {
         let before = *self.world.get_or_insert(world);
         let half = world.ms_since(before) / 2;

@@ -15,15 +15,15 @@
 //! that was killed every process that lives asserts its own before any is granted. They are void with the process that
 //! made them, at once: the kernel says when it is gone.
 //!
-//! **Positions** of one [`Embedded`] only rise, whoever owns the directory: each opening's own are moved above all that
-//! were given before. So one from before a change is known as such. `wait` with it ends at once. `durable` with it
-//! answers at once: it came from a reply, and an owner replies what is durable only. (An owner stays the
-//! owner until it is closed, so a position that it gave and that is not durable yet always belongs to the journal that
-//! it has open, also after closing.) Positions of two processes are not comparable.
+//! **Positions** of one [`Embedded`] only rise, whichever process owns the directory: those of each opening are moved
+//! above all that were given before. So a position from before a change of owner is recognised. `wait` with it ends at
+//! once. `durable` with it answers at once: it came from a reply, and an owner replies only durable results. (An owner
+//! stays the owner until it is closed, so a position that it gave and that is not durable yet always belongs to the
+//! journal that it has open, also after closing.) Positions of two processes are not comparable.
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | `lock` | who owns the directory |
+//! | `lock` | the ownership of the directory |
 //! | `socket_path` | where the socket is, also when its path is too long for one |
 //! | `route` | where calls go, and whose positions they carry |
 //! | `owner` | the journal, the server and the lock together; the order in which they end |
@@ -31,7 +31,7 @@
 //! | `member` | which processes live |
 //! | `claim_registry` | whose claims are whose, and when a new owner grants any |
 //! | `identity` | which store a directory holds, also if parts of it are gone or another's |
-//! | `handover` | what an owner that closes leaves to the next |
+//! | `handover` | the claims that a closing owner leaves to the next |
 
 mod claim_registry;
 mod handover;
@@ -78,7 +78,7 @@ pub struct Embedded {
 
 struct Inner {
     phase: Phase,
-    /// Where calls go, or went last.
+    /// The route that calls take, or took last.
     route: Arc<Route>,
     /// The owner to be closed, if this process owns the directory.
     owner: Option<Owner>,
@@ -99,14 +99,14 @@ pub enum Role {
         /// The result of opening the journal.
         recovered: Recovered,
     },
-    /// Another process does.
+    /// Another process owns the directory.
     Guest {
-        /// Which.
+        /// The owner.
         holder: String,
     },
-    /// The owner is gone, and it is open who is next.
+    /// The owner is gone, and the next one is not known yet.
     Changing,
-    /// Nothing any more.
+    /// The directory was closed.
     Ended,
 }
 
@@ -158,8 +158,8 @@ impl Embedded {
         self.changed.until(look).await
     }
 
-    /// Leaves the directory. An owner answers its guests what it has executed, writes everything, and lets go of the
-    /// lock last; one of the guests takes over. Later calls are refused; calls in flight end.
+    /// Leaves the directory. An owner answers the requests it has executed, writes everything, and releases the lock
+    /// last; one of the guests takes over. Later calls are refused; calls in flight end.
     pub async fn close(&self) -> Result<(), Error> {
         match self.end(Error::Unavailable("the store is closed".into())) {
             Some(owner) => owner.close().await,
@@ -173,7 +173,7 @@ impl Embedded {
         let owner = inner.owner.take();
         let socket = inner.route.socket.clone();
         drop(inner);
-        // Before the connection ends, so that whoever notices finds our claims void.
+        // Before the connection ends, so that a process that notices its end finds our claims void.
         self.store.member.leave();
         if let Some(socket) = socket {
             socket.close();
@@ -221,7 +221,7 @@ impl Embedded {
             }
         };
         if let Some(owner) = left {
-            // Closed while the seat was being taken: nobody is there to hear how it ends.
+            // Closed while the seat was being taken: no caller waits for the result.
             drop(owner.close().await);
         }
         self.changed.notify();
@@ -229,7 +229,7 @@ impl Embedded {
         self.watch(&route);
     }
 
-    /// Where to ask, as soon as there is someone.
+    /// Returns the route to the owner, as soon as there is one.
     async fn route(&self) -> Result<Arc<Route>, Error> {
         if let Some(now) = self.link_now() {
             return now;

@@ -1,6 +1,7 @@
 //! The embedded default: a directory.
 //!
-//! The state is memory's, small by construction; behind it stands a log of what each batch did, in checksummed segments,
+//! The state is memory's, small by construction; behind it stands a log of the effects of each batch, in checksummed
+//! segments,
 //! written in groups that one sync serves, and a snapshot when the log outgrows the rows. One process owns the
 //! directory; [`embedded`](super::embedded) lets others of the same user share it.
 //!
@@ -8,10 +9,10 @@
 //! |---|---|
 //! | [`files`] | the directory, narrow enough to fake |
 //! | `format`, `codec` | the bytes: frames and headers; effects |
-//! | `book` | what is applied and what waits to be written, under one lock |
-//! | `committer` | the one who writes and syncs |
-//! | `snapshot`, `snapshotter` | all rows in one file, and the one who makes it |
-//! | `recover` | opening what is there: torn or damaged? |
+//! | `book` | the applied state and the frames that wait to be written, under one lock |
+//! | `committer` | the task that writes and syncs |
+//! | `snapshot`, `snapshotter` | all rows in one file, and the task that makes it |
+//! | `recover` | opening an existing journal: torn or damaged? |
 
 mod book;
 mod codec;
@@ -48,15 +49,15 @@ pub const FORMAT: u32 = format::VERSION;
 /// When a batch counts as durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// When the disk has it: it outlives the machine's power.
+    /// When the disk has it: it survives a power failure.
     #[default]
     Synced,
-    /// When the operating system has it: it outlives the process, not the power. After a power cut the store is what it was
-    /// some time before, and blobs deleted since then are missing; `fsck` names them.
+    /// When the operating system has it: it survives the end of the process, not a power failure. After a power failure
+    /// the store is in an earlier state, and blobs deleted since then are missing; `fsck` names them.
     Flushed,
 }
 
-/// How a journal is kept.
+/// The settings of a journal.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// When a batch counts as durable.
@@ -65,8 +66,8 @@ pub struct Options {
     pub on_damage: OnDamage,
     /// A snapshot is made when the log has more bytes than this, and more than the rows have.
     pub snapshot_log_bytes_min: u64,
-    /// When it is closed, a log that takes more bytes on the disk than this, and several times what the rows have, is replaced by
-    /// a snapshot.
+    /// When the journal is closed, a log that takes more bytes on the disk than this, and several times as many as the
+    /// rows, is replaced by a snapshot.
     pub compact_log_bytes_min: u64,
 }
 
@@ -93,7 +94,7 @@ pub enum ExpectedStore {
     Id(u128),
 }
 
-/// Where the mark of a task stands that has ended.
+/// The mark of a task that has ended.
 const ENDED: Position = Position(1);
 
 /// A store in a directory that this process owns.
@@ -144,7 +145,7 @@ impl Journal {
         Journal::open_expecting(files, options, world, ExpectedStore::Unknown)
     }
 
-    /// The same where it may be known which store it is. One that is known to be there is never made anew.
+    /// The same where the identity of the store may be known. A store that is known to exist is never made anew.
     ///
     /// # Errors
     /// As [`Journal::open`]; and if the log is gone, or another store's.
@@ -197,7 +198,7 @@ impl Journal {
         Ok((Journal { inner }, recovered))
     }
 
-    /// Ends when everything is written and nobody touches the directory any more. Later calls are refused.
+    /// Waits until everything is written and no thread touches the directory any more. Later calls are refused.
     pub async fn close(&self) -> Result<(), Error> {
         self.begin_close();
         self.inner.committer_ended.reach(ENDED).await?;
@@ -287,7 +288,7 @@ impl Journal {
         }
     }
 
-    /// Reads under the lock, unless the journal has failed: what is in memory then may not be on the disk.
+    /// Reads under the lock, unless the journal has failed: the state in memory then may not be on the disk.
     fn read<T>(&self, read: impl FnOnce(&mut Book) -> T) -> Result<T, Error> {
         let mut book = lock(&self.inner.book);
         match &book.fault {
@@ -298,7 +299,7 @@ impl Journal {
 }
 
 impl Drop for Journal {
-    /// Lets the committer write what is applied and end. [`Journal::close`] waits for it.
+    /// Lets the committer write all applied batches and end. [`Journal::close`] waits for it.
     fn drop(&mut self) {
         self.begin_close();
     }

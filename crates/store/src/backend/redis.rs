@@ -65,10 +65,10 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::{oneshot, watch};
 use wakes::Wakes;
 
-/// Operations that take a server about a millisecond: it serves nobody else meanwhile.
+/// Operations that take a server about a millisecond: it serves no other client meanwhile.
 const BATCH_OPS_HINT: usize = 256;
 
-/// Values that a script that sweeps touches, and for how long it does; to write down what came of it takes it half as long again.
+/// Values that a sweeping script touches, and for how long it does; writing the result takes it half as long again.
 const SWEEP_TOUCH_MAX: usize = 500;
 const SWEEP_US_MAX: usize = 1400;
 
@@ -87,7 +87,7 @@ pub struct Redis {
     shard: Shard,
     /// The world's clock is used instead of the server's: for tests that move time by hand.
     has_the_worlds_clock: bool,
-    /// Which store it was when we first wrote to it.
+    /// The identity of the store when we first wrote to it.
     id: Arc<OnceLock<String>>,
     _listening: Arc<oneshot::Sender<()>>,
 }
@@ -155,7 +155,7 @@ impl Redis {
         Redis { has_the_worlds_clock: true, ..self }
     }
 
-    /// The call that a batch is, for whoever wants to send it by other means: a bare client to compare with.
+    /// The command of a batch, for a caller that sends it by other means: a bare client to compare with.
     #[cfg(feature = "testing")]
     pub fn command(&self, batch: &Batch) -> Cmd {
         let keys = self.address().keys(batch.shard);
@@ -168,7 +168,8 @@ impl Redis {
         if self.has_the_worlds_clock { self.world.clock().as_ms().to_string() } else { String::new() }
     }
 
-    /// The same store with the clock of the node that has this shard: for whoever works on one shard of a cluster.
+    /// The same store with the clock of the node that has this shard: for a caller that works on one shard of a
+    /// cluster.
     pub fn at(&self, shard: Shard) -> Redis {
         Redis { shard, ..self.clone() }
     }
@@ -179,7 +180,7 @@ impl Redis {
         self.wakes.lost.subscribe()
     }
 
-    /// Where it is.
+    /// The address of the server.
     pub fn address(&self) -> &Address {
         self.link.address()
     }
@@ -255,20 +256,20 @@ async fn probe(link: &Link) -> Result<bool, ConnectError> {
     if !risks.is_empty() {
         return Err(ConnectError::Risky { address: address.to_string(), risks });
     }
-    // Servers of the same kind differ in what scripts may do: ours is tried.
+    // Servers of the same kind differ in what scripts may do, so ours is tried.
     let keys = address.keys(Shard::default());
     let empty = wire::batch(&Batch::new(Shard::default()));
     let tried = [&empty[..], keys.channel.as_bytes()];
     match scripts::run(link, Shard::default(), &scripts::BATCH, &keys.all, &tried).await {
         Ok(_) => Ok(is_cluster),
-        // One that has just been started reads what it has first.
+        // A server that has just been started loads its data first.
         Err(Trouble::Refused(error)) if link::passes(&error) => Err(unavailable(Trouble::Refused(error))),
         Err(Trouble::Refused(error)) => Err(unfit(format!("it does not run our script: {}", link::text(&error)))),
         Err(other) => Err(unavailable(other)),
     }
 }
 
-/// Finds out who else is in the cluster, to go on when the node of the URL is gone.
+/// Asks for the other nodes of the cluster, to go on when the node of the URL is gone.
 async fn learn(link: &Link) {
     let mut command = redis::cmd("CLUSTER");
     command.arg("SLOTS");

@@ -1,7 +1,7 @@
 //! A store served to other processes of the same user over a Unix socket.
 //!
-//! One connection carries many calls at once: requests are executed in the order they arrive, a reply leaves when
-//! what it was decided on is durable, and many of them leave in one write. What a guest is told is therefore as
+//! One connection carries many calls at once: requests are executed in the order they arrive, a reply is sent when the
+//! state it was decided on is durable, and many replies are sent in one write. Every reply to a guest is therefore as
 //! durable as what the owner's own [`durable`](crate::Records::durable) has confirmed.
 //!
 //! | module | what it owns |
@@ -9,12 +9,12 @@
 //! | `frame` | bytes to frames: lengths that are not trusted |
 //! | `protocol` | the messages, and the greeting before them |
 //! | `wire` | batches and errors in a form that is safe to decode |
-//! | `guests` | who is told that a guest came, committed and left |
+//! | `guests` | the observer that is told when a guest came, committed and left |
 //! | `peer` | whether the other side is the same user |
 //! | `server` | [`serve`]: any [`Records`](crate::Records) on a listener |
 //! | `connection` | one guest, on the server's side: executed in order, answered when durable |
 //! | `client` | [`Socket`]: the same port on the other side |
-//! | `calls` | its calls that are under way, and what each is told when the connection is lost |
+//! | `calls` | its calls that are under way, and their answers when the connection is lost |
 //! | `testing` | with that feature: the messages as bytes |
 
 mod calls;
@@ -39,22 +39,23 @@ pub use server::{ServerHandle, serve, serve_guests};
 pub mod limits {
     use onceflow_core::limits::BATCH_BYTES_MAX;
 
-    /// Bytes of one request: the rows of the largest batch, and three times that for its keys (at most 3 MiB) and
-    /// for what its requires compare with. Nothing is allocated by this number; buffers grow by what has arrived.
+    /// Bytes of one request: the rows of the largest batch, and three times that for its keys (at most 3 MiB) and for
+    /// the rows its requires compare with. Nothing is allocated by this number; buffers grow with the bytes that
+    /// arrive.
     pub const REQUEST_BYTES_MAX: usize = 4 * BATCH_BYTES_MAX;
 
     /// Bytes of one reply: a `get` answers all its rows at one moment, so they cannot be sent in parts. Pages and
     /// claims are cut long before.
     pub const REPLY_BYTES_MAX: usize = 16 * BATCH_BYTES_MAX;
 
-    /// Bytes of rows in a page or beside a claim: what does not fit is asked for with the next `scan`.
+    /// Bytes of rows in a page or beside a claim: the caller fetches further rows with the next `scan`.
     pub const PAGE_BYTES_MAX: usize = BATCH_BYTES_MAX;
 
     /// Bytes that a client holds before it has sent them; further calls wait.
     pub const OUTBOX_BYTES_MAX: usize = 1 << 20;
 
-    /// Replies of one connection that wait for durability or for the guest to read; then no further request is
-    /// read. A few thousand are what one sync of a journal serves.
+    /// Replies of one connection that wait for durability or for the guest to read; then no further request is read.
+    /// One sync of a journal serves a few thousand.
     pub const REPLIES_MAX: usize = 4096;
 
     /// Bytes of replies that are gathered for one write.
@@ -63,16 +64,17 @@ pub mod limits {
     /// `wait`s of one connection at a time: every worker of a process has one.
     pub const WAITS_MAX: usize = 1 << 14;
 
-    /// Connections at a time. A process needs one; whoever comes when all are taken waits in the system's queue.
+    /// Connections at a time. A process needs one; a process that connects when all are taken waits in the system's
+    /// queue.
     pub const CONNECTIONS_MAX: usize = 512;
 
     /// Claims in one part of a greeting; there are as many parts as needed.
     pub const HELLO_CLAIMS_MAX: usize = 1000;
 
-    /// Claims that one process may hold: far more than it can have at work, and a bound on what a greeting takes.
+    /// Claims that one process may hold: far more than it can have at work, and a bound on the size of a greeting.
     pub const CLAIMS_MAX: usize = 1 << 20;
 
-    /// How long a connection may take to say who it is.
+    /// How long a new connection may take to send its greeting.
     pub const GREETING_MS_MAX: u64 = 10_000;
 
     /// How long a server that stops waits for guests to read their last replies.

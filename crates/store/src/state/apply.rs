@@ -1,5 +1,5 @@
 //! One batch: requires, operations, triggers in rounds (counters only when no bitmap is full), claim. Changes rows in
-//! place and keeps what it replaced, so that a batch found wrong half-way leaves no trace.
+//! place and keeps the replaced ones, so that a batch found wrong half-way leaves no trace.
 
 use super::{StoreState, Totals, effects::Effects, few::Few, shard::ShardState};
 use crate::{
@@ -14,8 +14,8 @@ use onceflow_core::{
 };
 use std::{borrow::Cow, collections::BTreeMap};
 
-/// Applies a batch after the batch at `position`. The flag says that a queue row became free that nobody has claimed yet,
-/// so that waiting workers should wake.
+/// Applies a batch after the batch at `position`. The flag says that a queue row became free and is not claimed yet, so
+/// that waiting workers should wake.
 pub(super) fn apply(
     state: &mut StoreState,
     batch: &Batch,
@@ -62,15 +62,15 @@ struct Change<'a, 'b, E> {
     fired: Vec<Key>,
 }
 
-/// A row, and what follows when it is complete.
+/// A row, and the operations that follow when it is complete.
 type Trigger<'b> = (&'b Key, &'b [Op]);
 
 /// Rows that may be complete.
 #[derive(Default)]
 struct Touched<'b> {
-    /// By operations of the last round.
+    /// Touched by operations of the last round.
     bitmaps: Vec<Trigger<'b>>,
-    /// By operations of all rounds since counters were last looked at.
+    /// Touched by operations of all rounds since counters were last looked at.
     counters: Vec<Trigger<'b>>,
 }
 
@@ -87,8 +87,8 @@ impl<'a, 'b, E: Effects> Change<'a, 'b, E> {
         Change { rows, durable, effects, undo, enabled: Few::default(), queues: Few::default(), fired: vec![] }
     }
 
-    /// Applies operations, then fires what is complete, round by round, until nothing is. While a bitmap is full no
-    /// counter fires: what follows from the bitmap may yet raise it.
+    /// Applies operations, then fires the triggers of complete rows, round by round, until none is complete. While a
+    /// bitmap is full no counter fires: the bitmap's trigger may yet raise it.
     fn run(&mut self, ops: &'b [Op]) -> Result<(), Invalid> {
         let mut touched = Touched::default();
         self.round(ops, &mut touched)?;
@@ -140,7 +140,7 @@ impl<'a, 'b, E: Effects> Change<'a, 'b, E> {
         Ok(())
     }
 
-    /// Takes away the rows that are complete now and answers them with what follows.
+    /// Removes the rows that are complete now and returns them with the operations that follow.
     fn take_complete(&mut self, touched: &[Trigger<'b>], is_complete: fn(&[u8]) -> bool) -> Vec<Trigger<'b>> {
         let mut complete = Vec::new();
         for (key, then) in touched {
@@ -180,7 +180,7 @@ impl<'a, 'b, E: Effects> Change<'a, 'b, E> {
         }
         let bit = seams::bit_of_arrival(bit, row, of);
         let (row, full) = bitmap::with(row.map(|row| &**row), bit, of);
-        // A full set goes before the batch ends; what is told then is that it went.
+        // A full set is deleted before the batch ends; the effect reported then is the deletion.
         if !full {
             self.tell(key, |effects| effects.set_bit(key, bit, of));
         }
@@ -197,7 +197,7 @@ impl<'a, 'b, E: Effects> Change<'a, 'b, E> {
         };
         let count = count.checked_add(delta).ok_or_else(|| Invalid::Overflow(key.clone()))?;
         let row = counter::write(count);
-        // A zero is changed again or goes before the batch ends; what is told then is that.
+        // A zero is changed again or deleted before the batch ends; the effect reported then is that.
         if count != 0 {
             self.tell(key, |effects| effects.put(key, &row));
         }

@@ -2,7 +2,7 @@
 
 use onceflow_core::{Group, Key, Row, Shard};
 
-/// Is told what must outlive a crash, in the order it happened. Rows of volatile groups are not told.
+/// Receives all changes that must outlive a crash, in the order they happened. Rows of volatile groups are left out.
 pub trait Effects {
     /// The next effects are on this shard.
     fn shard(&mut self, shard: Shard);

@@ -1,4 +1,4 @@
-//! A list that is mostly very short: what a batch notes on its way should not cost an allocation.
+//! A list that is mostly very short: the notes a batch takes on its way should not cost an allocation.
 
 /// Some things, the first two in place.
 #[derive(Debug)]

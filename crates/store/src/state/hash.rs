@@ -1,5 +1,5 @@
-//! A hash of a few bytes in a few nanoseconds, the same in every process. Names here are made by the engine; who could
-//! choose them to collide could as well fill the store.
+//! A hash of a few bytes in a few nanoseconds, the same in every process. Names here are made by the engine; an
+//! attacker who could choose them to collide could as well fill the store.
 
 use std::hash::{BuildHasherDefault, Hasher};
 

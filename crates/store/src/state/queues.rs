@@ -18,7 +18,7 @@ use std::{
 /// Entries that are kept room for although there are far fewer.
 const SPARE_ENTRIES_MAX: usize = 1024;
 
-/// A queue with what belongs to it.
+/// A queue with its claims and deadlines.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
     entries: HashMap<Name, Entry, Hashing>,
@@ -26,7 +26,7 @@ pub(super) struct Queue {
     /// Names that have a claim or a deadline.
     held: BTreeSet<Name>,
     /// Names of rows that may have become free and are not in `free`: most are claimed by the batch that made them, so
-    /// they are put there only when somebody asks.
+    /// they are put there only when a caller asks.
     fresh: Vec<Name>,
 }
 
@@ -138,8 +138,8 @@ impl Queue {
         }
     }
 
-    /// Ends a batch: takes in what has become free, and forgets whose turn it is if nobody waits for one. Answers whether
-    /// it now says nothing that is not said by its absence.
+    /// Ends a batch: settles the rows that have become free, and forgets the turn if no row is free. Returns true if
+    /// the queue is empty.
     pub(super) fn rest(&mut self) -> bool {
         self.settle();
         if self.free.names.is_empty() {
@@ -203,7 +203,7 @@ impl FreeRows {
         let first = || self.names.first();
         let Some(served) = &self.served else { return first() };
         let from = match served.as_bytes() {
-            // Shorter than a lane: nobody else's name is in it, though longer ones may begin with it.
+            // Shorter than a lane: no other lane's name is in it, though longer ones may begin with it.
             short if short.len() < LANE_BYTES => Bound::Excluded(short.to_vec()),
             lane => match just_past(lane) {
                 Some(past) => Bound::Included(past),

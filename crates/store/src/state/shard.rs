@@ -1,5 +1,5 @@
-//! The rows of one shard. Every change goes through `set` and `clear`, which keep the free rows of queues
-//! in step with what they are derived from; a queue that was changed is told when the batch ends, by `rest`.
+//! The rows of one shard. Every change goes through `set` and `clear`, which keep the free rows of queues in step with
+//! the rows they are derived from; `rest` tells a changed queue that the batch ends.
 
 use super::{hash::Hashing, names, queues::Queue};
 use crate::records::{Page, Position, Scan};
@@ -121,8 +121,8 @@ impl ShardState {
         }
     }
 
-    /// Ends a batch that changed this group: a queue where nobody waits forgets whose turn it is, and one of which nothing
-    /// is left goes. Otherwise every queue there ever was would be remembered.
+    /// Ends a batch that changed this group: a queue without free rows forgets the turn, and an empty queue is dropped.
+    /// Otherwise every queue there ever was would be remembered.
     pub(super) fn rest(&mut self, group: &Group) {
         if group.kind() != Kind::Rows
             && let Some(queue) = self.queues.get_mut(group.id_name())

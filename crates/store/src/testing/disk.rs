@@ -1,8 +1,9 @@
-//! A disk that does what disks do: forgets what was not synced, in any order and sector by sector, fills up, fails once or
-//! for good, and says that it synced what it has lost.
+//! A disk with the faults of disks: forgets unsynced writes, in any order and sector by sector, fills up, fails once or
+//! for good, and claims to have synced bytes it has lost.
 //!
-//! A *power cut* leaves what was synced, and of the rest whatever chance has it: any sectors, any changes to names. A *dead process* leaves what it wrote. A
-//! failed sync may have dropped anything since the last one; a later sync of that file succeeds and saves none of it.
+//! A *power cut* leaves synced writes, and of the rest a random part: any sectors, any changes to names. A *dead
+//! process* leaves all its writes. A failed sync may have dropped anything since the last one; a later sync of that
+//! file succeeds and saves none of it.
 
 mod file;
 
@@ -84,7 +85,7 @@ impl Disk {
         self.inner().bytes()
     }
 
-    /// A disk with what is left when the power is cut: what was synced, and of the rest what chance has it.
+    /// The disk after a power cut: synced writes, and a random part of the rest.
     pub fn after_power_cut(&self, seed: u64) -> Disk {
         let inner = self.inner();
         let mut random = Random::new(seed);
@@ -97,7 +98,7 @@ impl Disk {
         Disk::holding(names, contents, inner.made)
     }
 
-    /// A disk with what is left when the process dies: everything it wrote, synced or not.
+    /// The disk after the process died: all its writes, synced or not.
     pub fn after_kill(&self) -> Disk {
         let inner = self.inner();
         let disk = Disk::holding(inner.durable_names.clone(), inner.contents.clone(), inner.made);

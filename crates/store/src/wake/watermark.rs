@@ -54,7 +54,7 @@ impl Watermark {
         reached.into_iter().for_each(Waker::wake);
     }
 
-    /// Says that the mark will not rise any more. What it had reached, it has reached.
+    /// Declares that the mark will not rise any more. Positions it had reached stay reached.
     pub(crate) fn fail(&self, why: Error) {
         let mut inner = lock(&self.inner);
         inner.failed.get_or_insert(why);
@@ -73,7 +73,7 @@ impl Watermark {
         self.reach_asking(position, || {}).await
     }
 
-    /// The same, and asks for the mark to be raised when nobody waited for that before.
+    /// The same, and calls `ask` to have the mark raised when no other caller waited for that before.
     pub(crate) async fn reach_asking(&self, position: Position, ask: impl Fn()) -> Result<(), Error> {
         let mut waiter = Waiter { mark: self, ticket: None };
         poll_fn(|context| {
@@ -109,7 +109,7 @@ impl Inner {
         self.tickets
     }
 
-    /// Where someone stands in the line. Tickets grow along it: it only ever loses some.
+    /// The place of a ticket in the line. Tickets grow along it: the line only ever loses some.
     fn place_of(&self, ticket: u64) -> Option<usize> {
         self.waiting.binary_search_by_key(&ticket, |one| one.ticket).ok()
     }

@@ -163,7 +163,7 @@ impl Lock {
     }
 }
 
-/// Locks a directory; nothing if somebody else has it. The answer holds nothing where directories cannot be locked.
+/// Locks a directory; `None` if another process has it. The answer holds no file where directories cannot be locked.
 fn lock_directory(dir: &Path) -> io::Result<Option<Option<File>>> {
     let file = File::open(dir)?;
     Ok(match file.try_lock() {

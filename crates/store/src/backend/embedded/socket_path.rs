@@ -51,7 +51,7 @@ impl SocketPath {
     }
 }
 
-/// Listens in a directory that the caller owns, in place of whoever listened there before. From the moment it has its
+/// Listens in a directory that the caller owns, replacing the socket of an earlier owner. From the moment it has its
 /// name, the socket is this user's alone.
 pub(super) fn listen(dir: &Path) -> io::Result<UnixListener> {
     let fresh = dir.join(NAME_UNTIL_READY);

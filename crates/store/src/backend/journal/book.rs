@@ -30,21 +30,21 @@ pub(super) struct Book {
     durable: Position,
     /// The next frame.
     pending: Encoder,
-    /// How much more may be let in.
+    /// The bytes that may still be admitted.
     room: u64,
-    /// How much somebody waits for.
+    /// The bytes that callers wait for.
     wanted: u64,
-    /// How often room was asked for in vain, and what the disk said last.
+    /// How often space was asked for in vain, and the disk's last error.
     pub(super) refusals: u64,
     pub(super) refusal: Option<Error>,
     /// A frame is on its way to the disk.
     writing: bool,
-    /// A snapshot is to be made of what is there after this position.
+    /// A snapshot is to be made of the rows after this position.
     pub(super) snapshot_due: Option<Position>,
-    /// Why nothing is let in any more.
+    /// The reason why no batch is admitted any more.
     pub(super) fault: Option<Error>,
     pub(super) closing: bool,
-    /// No claim finds anything: processes that may hold some have yet to say which.
+    /// No claim finds anything: processes that may hold claims have yet to report them.
     pub(super) grants_held: bool,
 }
 
@@ -72,9 +72,9 @@ pub(super) struct Group {
 pub(super) enum Attempt {
     Decided {
         outcome: CommitResult,
-        /// Someone who waits for free rows should look.
+        /// Callers that wait for free rows should look again.
         enabled: bool,
-        /// The committer has something to do and does not know it.
+        /// The committer has work and must be woken.
         wake_committer: bool,
         /// Nothing was left to write, so the answer is as durable as it will get.
         settled: bool,
@@ -213,7 +213,7 @@ impl Book {
         self.framed
     }
 
-    /// The segment being written has so much room, of which what is pending will take some.
+    /// Sets the space left in the current segment, of which pending frames will take some.
     pub(super) fn set_room(&mut self, segment: u64) {
         let header = FRAME_BYTES + TIME_BYTES;
         let pending = if self.has_pending() { (self.pending.bytes.len() - header) as u64 + FRAME_OVERHEAD } else { 0 };

@@ -1,5 +1,5 @@
-//! Effects as bytes. The log holds what was put and deleted, never the batch that asked for it: replaying asks
-//! nothing, so it cannot be refused for want of a claim that was never written.
+//! Effects as bytes. The log holds the rows that were put and deleted, never the batch itself: replaying checks no
+//! requires, so it cannot be refused for want of a claim that was never written.
 
 use crate::state::{Effects, StoreState};
 use onceflow_core::{Batch, Group, Key, Kind, Name, Op, Row, Shard, limits::BITMAP_BITS_MAX, row::bitmap};
@@ -31,7 +31,7 @@ impl Encoder {
         (self.written, self.group) = (None, None);
     }
 
-    /// Takes back what was written behind this length.
+    /// Removes everything written behind this length.
     pub(super) fn truncate(&mut self, length: usize) {
         self.bytes.truncate(length);
         self.forget();
@@ -120,7 +120,7 @@ fn op_bytes_max(op: &Op) -> u64 {
     own as u64 + ops_bytes_max(op.trigger())
 }
 
-/// Does to the state what the effects say. `Err` says what makes no sense: these bytes were not written by an [`Encoder`].
+/// Applies encoded effects to the state. `Err` says which bytes make no sense: they were not written by an [`Encoder`].
 pub(super) fn replay(effects: &[u8], state: &mut StoreState) -> Result<(), &'static str> {
     let mut bytes = effects;
     let (mut shard, mut group) = (None, None);

@@ -29,7 +29,7 @@ pub enum OnDamage {
     /// Do not open; change nothing.
     #[default]
     Refuse,
-    /// Go on with what stands before the damage. **Batches that were acknowledged are lost.** Only for a copy.
+    /// Go on with the log before the damage. **Batches that were acknowledged are lost.** Only for a copy.
     LoseTheRest,
 }
 
@@ -46,7 +46,7 @@ pub struct Recovered {
     pub torn: Option<Torn>,
 }
 
-/// The end of a log that a crash left half written. Nobody had been told that any of it was durable.
+/// The end of a log that a crash left half written. None of it had been acknowledged as durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Torn {
     /// In which file.
@@ -63,11 +63,11 @@ pub(super) struct Opened {
     pub(super) state: StoreState,
     /// The last position, applied and durable.
     pub(super) position: Position,
-    /// No earlier time may be given out.
+    /// The store's clock must give no earlier time.
     pub(super) time: Timestamp,
-    /// Where to go on; `None` in a new store, or one with nothing but a snapshot.
+    /// The place to go on; `None` in a new store, or one with nothing but a snapshot.
     pub(super) segment: Option<Segment>,
-    /// How many bytes of log a next opening would replay.
+    /// Bytes of log that the next opening would replay.
     pub(super) log_bytes: u64,
     /// Files that are no longer needed.
     pub(super) obsolete: Vec<String>,
@@ -318,9 +318,10 @@ fn first_uncertain(log: &LogFile, end: usize, durable: Position) -> usize {
     at
 }
 
-/// Goes on at the end of the last segment. What is behind it is overwritten with zeros first: a whole frame there, written
-/// before the crash and never promised, must not come back to life behind what is written next. Frames not known to be
-/// durable are written again: after a failed sync the system shows what the disk has not, and would not sync it again.
+/// Goes on at the end of the last segment. The bytes behind it are overwritten with zeros first: a whole frame there,
+/// written before the crash and never acknowledged, must not come back to life behind the next frame. Frames not known
+/// to be durable are written again: after a failed sync the system shows bytes that the disk has not, and would not
+/// sync them again.
 fn resume(
     files: &dyn Files,
     log: &LogFile,

@@ -1,9 +1,9 @@
-//! All rows in one file, so that the log before it can go.
+//! All rows in one file, so that the log before it can be deleted.
 //!
-//! Written while batches go on: the rows are walked in small steps, each at its own moment. That is sound because the log
-//! holds effects, which say what a row became and not how: whatever a walk saw too early or too late, replaying the log
-//! from where the walk began to where it ended makes right. So a snapshot is whole only with the log up to its end, and
-//! it takes its name only when that much is durable.
+//! Written while batches go on: the rows are walked in small steps, each at its own moment. That is sound because the
+//! log holds effects, which state the new content of a row: replaying the log from where the walk began to where it
+//! ended corrects every row that the walk saw too early or too late. So a snapshot is whole only with the log up to its
+//! end, and it takes its name only when that much is durable.
 
 use super::{
     codec::{self, Encoder},
@@ -35,7 +35,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Begins a snapshot of what is there after `position`.
+    /// Begins a snapshot of the rows after `position`.
     pub(super) fn begin(files: &'a dyn Files, store: u128, position: Position) -> io::Result<Writer<'a>> {
         let name = unfinished(position);
         remove_if_there(files, &name)?;
@@ -77,7 +77,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Removes what is left of a snapshot that was not finished.
+/// Removes the remains of a snapshot that was not finished.
 pub(super) fn abandon(files: &dyn Files, position: Position) {
     let _ = files.remove(&unfinished(position));
 }

@@ -1,4 +1,4 @@
-//! The one who makes snapshots, beside the commits, and removes the log they replace.
+//! The task that makes snapshots, beside the commits, and removes the log they replace.
 
 use super::{
     ENDED, Inner,

@@ -6,8 +6,8 @@ use crate::records::Error;
 use onceflow_core::Shard;
 use redis::Value;
 
-/// How long the hash of a clock stays that nobody asks any more: longer than anybody waits to go on with a run, so that
-/// nothing of an emptied store stays for ever.
+/// How long the hash of a clock that no process reads any more stays: longer than anyone waits to go on with a run, and
+/// finite, so that nothing of an emptied store stays for ever.
 pub(super) const CLOCK_MS: u64 = 400 * 24 * 3_600_000;
 
 impl Redis {

@@ -91,15 +91,16 @@ pub(super) struct Link {
     /// Itself, for the task that connects.
     me: Weak<Link>,
     nodes: Mutex<Nodes>,
-    /// Held while connecting, so that a thousand who wait for one connection do not make a thousand, one after the other.
+    /// Held while connecting, so that a thousand callers that wait for a connection do not open one each, one after the
+    /// other.
     connecting: tokio::sync::Mutex<BTreeMap<Option<String>, Failed>>,
-    /// How often it was tried to connect, or done: numbers both.
+    /// Numbers the tries to connect, and the connections.
     tries: AtomicU64,
-    /// Rings when a server did not answer in time.
+    /// Raised when a server did not answer in time.
     silent: Notify,
 }
 
-/// The last try to connect that failed: its number, and why.
+/// The last try to connect that failed: its number, and its error.
 type Failed = (u64, String);
 
 /// A connection and its number.
@@ -109,9 +110,9 @@ type Open = (u64, MultiplexedConnection);
 struct Nodes {
     /// By address; the one that the URL names is `None`.
     open: BTreeMap<Option<String>, Open>,
-    /// Where a shard was last.
+    /// The node that last had a shard.
     routes: BTreeMap<Shard, String>,
-    /// Nodes that were heard of, to be asked when the one of the URL is gone.
+    /// Known nodes, to be asked when the one of the URL is gone.
     known: BTreeSet<String>,
 }
 
@@ -263,7 +264,7 @@ impl Link {
         in_service(&*self.world, "onceflow redis connect", connecting).await
     }
 
-    /// Connects, unless somebody else did, or tried in vain, since so many tries.
+    /// Connects, unless another caller did, or tried in vain, since try number `came`.
     async fn open_anew(&self, node: Option<&String>, came: u64) -> Result<Open, Trouble> {
         let find = || lock(&self.nodes).open.get(&node.cloned()).cloned();
         let mut failed = self.connecting.lock().await;

@@ -1,5 +1,5 @@
-//! The calls of one connection, on the guest's side: what waits to be sent, what waits for its reply, and what
-//! each is told when the connection is lost.
+//! The calls of one connection, on the guest's side: those waiting to be sent, those waiting for a reply, and the
+//! answer of each when the connection is lost.
 
 use super::{
     frame::{self, Broken, Reader},
@@ -34,11 +34,11 @@ pub(super) struct Wire {
     /// The claims of this process. A reply is noted there before its caller has it, and before the connection counts as
     /// lost, so that the next owner is told of every claim that was answered.
     pub(super) held: Arc<HeldClaims>,
-    /// Rings when there is something to send.
+    /// Raised when there is something to send.
     filled: Signal,
-    /// Rings when there is room for more.
+    /// Raised when there is room for more.
     drained: Signal,
-    /// Rings when the connection is lost.
+    /// Raised when the connection is lost.
     lost: Signal,
     position: AtomicU64,
 }
@@ -78,7 +78,7 @@ impl Wire {
         }
     }
 
-    /// Why the connection is lost, if it is.
+    /// The reason why the connection is lost, if it is.
     pub(super) fn is_lost(&self) -> Option<Arc<str>> {
         lock(&self.inner).lost.clone()
     }
@@ -160,7 +160,7 @@ impl Wire {
         }
     }
 
-    /// Gives up the connection. After a goodbye, what is unanswered was not executed.
+    /// Gives up the connection. After a goodbye, unanswered calls were not executed.
     pub(super) fn lose(&self, why: &str, goodbye: bool) {
         let mut inner = lock(&self.inner);
         if inner.lost.is_some() {
@@ -221,7 +221,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Sends what callers put into the outbox, all that is there at a time.
+/// Sends the requests in the outbox, all of them at a time.
 pub(super) async fn send(wire: Arc<Wire>, mut write: OwnedWriteHalf) {
     while let Some(bytes) = wire.filled.until(|| wire.take_outbox()).await {
         wire.drained.notify();

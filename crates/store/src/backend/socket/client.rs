@@ -25,10 +25,10 @@ use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
 use std::{path::Path, sync::Arc};
 use tokio::net::UnixStream;
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// There is no socket, or nobody listens there, or whoever did went away. Try again, or serve.
+    /// There is no socket, or no process listens there, or the server went away. Try again, or serve.
     #[error("nobody serves the store there: {0}")]
     Nobody(Broken),
     /// A server is there that cannot be talked to. Trying again will not help.
@@ -61,8 +61,8 @@ impl Socket {
         Socket::join(path, world, world.random(), Arc::default()).await
     }
 
-    /// The same, as a process that may have claims already: it asserts all that it holds, and from then on notes there what
-    /// it is granted.
+    /// The same, as a process that may have claims already: it asserts all claims in `held`, and from then on records
+    /// new ones there.
     pub async fn join(
         path: &Path,
         world: &dyn World,

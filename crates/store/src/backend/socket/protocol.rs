@@ -30,9 +30,9 @@ pub const VERSION: u32 = 2;
 /// The first message of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// Which process it is, in the directory's `members`.
+    /// The id of the process in the directory's `members`.
     pub member: u128,
-    /// The claims it holds, whoever granted them.
+    /// The claims it holds, whichever owner granted them.
     pub claims: Vec<HeldClaim>,
 }
 
@@ -136,7 +136,8 @@ where
     reader.next().await?.ok_or(Broken::Truncated)?.decode()
 }
 
-/// The server's side of the greeting, up to what the client says. A stranger is told nothing; another version is told ours.
+/// The server's side of the greeting, up to the client's hello. A stranger gets no answer; another version is told
+/// ours.
 pub(super) async fn hear_hello<R, W>(reader: &mut Reader<R>, writer: &mut W) -> Result<Hello, Broken>
 where
     R: AsyncRead + Unpin,

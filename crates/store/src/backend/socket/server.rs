@@ -19,9 +19,9 @@ use tokio::{
 pub(super) enum Phase {
     /// Takes connections and requests.
     Serving,
-    /// Takes neither; what was executed is still answered.
+    /// Takes neither; executed requests are still answered.
     Stopping,
-    /// Nothing more is said.
+    /// Sends nothing more.
     Gone,
 }
 
