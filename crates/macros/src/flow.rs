@@ -62,7 +62,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> Result<TokenStr
     })
 }
 
-/// What a flow takes.
+/// The inputs of a flow.
 enum Takes {
     /// Ports, by the names of the parameters, and what goes through them.
     Ports(Vec<Ident>, Vec<Type>),
@@ -70,19 +70,19 @@ enum Takes {
     Struct(Ident, Type),
 }
 
-/// What a flow takes, as code.
+/// The inputs of a flow, as code.
 struct Inputs {
     /// The type of them all.
     ports: TokenStream,
     /// Their names.
     names: TokenStream,
-    /// What the describing closure is given.
+    /// The parameter of the describing closure.
     pattern: TokenStream,
-    /// Of the function that makes a call.
+    /// The parameters of the function that makes a call.
     parameters: TokenStream,
-    /// Of the function that describes.
+    /// The arguments of the function that describes the flow.
     arguments: TokenStream,
-    /// What a call is given.
+    /// The arguments of a call.
     given: TokenStream,
 }
 
@@ -115,7 +115,7 @@ impl Takes {
     }
 }
 
-/// What the function takes, beside the builder.
+/// Reads the parameters of the function, beside the builder.
 fn inputs(function: &ItemFn) -> Result<Takes> {
     let mut arguments = function.sig.inputs.iter();
     let missing =
@@ -140,7 +140,7 @@ fn inputs(function: &ItemFn) -> Result<Takes> {
     Ok(Takes::Ports(inputs.0, inputs.1))
 }
 
-/// Whether a type is surely a value and no struct of ports: it has a lower-case name, or arguments, or is well known.
+/// The type is surely a value and no struct of ports: it has a lower-case name, or arguments, or is well known.
 fn is_value(path: &syn::TypePath) -> bool {
     path.path.segments.last().is_some_and(|last| {
         let name = last.ident.to_string();

@@ -1,11 +1,11 @@
 //! `#[task]`, `#[flow]` and `#[derive(Value)]`: what the compiler must see to join typed Rust to the kernel. Thin: all
-//! that can be an ordinary function is one, in the crate `onceflow`. Examples stand there too, where they can be compiled
-//! without building that crate a second time, for the compiler.
+//! that can be an ordinary function is one, in the crate `onceflow`. Examples stand there too, where they can be
+//! compiled without building that crate a second time, for the compiler.
 //!
 //! | module | what it owns |
 //! |---|---|
 //! | `task` | a function becomes a task |
-//! | `options` | what can be said in `#[task(..)]` |
+//! | `options` | the options of `#[task(..)]` |
 //! | `units` | durations and sizes, as people write them |
 //! | `digest` | the version of a function that names none |
 //! | `flow` | a function becomes a flow |
@@ -25,12 +25,12 @@ mod value;
 use proc_macro::TokenStream;
 
 /// A function `count` with `#[task]` is for flows: `count(..)` takes a port, or a plain value, for each parameter, and
-/// `f.add(count(text))` gives a `Port<u64>`. The function itself is `count::run`. Parameters and results are values (`onceflow::Value`); a `Result`
-/// says that the task can fail, with any error that `Box<dyn Error + Send + Sync>` can be made from. A function that is
-/// not `async` may block.
+/// `f.add(count(text))` gives a `Port<u64>`. The function itself is `count::run`. Parameters and results are values
+/// (`onceflow::Value`); a `Result` says that the task can fail, with any error that `Box<dyn Error + Send + Sync>` can
+/// be made from. A function that is not `async` may block.
 ///
-/// Parameters before the inputs may ask for more: `step: &Step` for the step's key, address and attempt, `tx: Tx` for the
-/// flow's own rows (`effect = transactional`), `pool: State<Pool>` for what the engine was given of that type.
+/// Parameters before the inputs may ask for more: `step: &Step` for the step's key, address and attempt, `tx: Tx` for
+/// the flow's own rows (`effect = transactional`), `pool: State<Pool>` for what the engine was given of that type.
 ///
 /// | option | means | without it |
 /// |---|---|---|
@@ -55,8 +55,8 @@ pub fn task(options: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// Of a function `shrink` with `#[flow]`, `shrink::flow()` is the flow; `shrink(..)` is a call of it, for other flows.
-/// Inputs are named after the parameters. Options: `name = "..."` (else the function's), `outputs(a, b)`, one name for each port it returns (a single one is
-/// called `value` if it is not named).
+/// Inputs are named after the parameters. Options: `name = "..."` (else the function's), `outputs(a, b)`, one name for
+/// each port it returns (a single one is called `value` if it is not named).
 #[proc_macro_attribute]
 pub fn flow(options: TokenStream, item: TokenStream) -> TokenStream {
     finish(flow::expand(options.into(), item.into()))

@@ -1,4 +1,4 @@
-//! What can be said in `#[task(..)]`, read with all mistakes told at once.
+//! The options of `#[task(..)]`; all mistakes are reported at once.
 
 use crate::units;
 use proc_macro2::{Ident, Span};
@@ -9,7 +9,7 @@ use syn::{
     punctuated::Punctuated,
 };
 
-/// All there is to say.
+/// The options of a task or a flow.
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) name: Option<LitStr>,
@@ -171,7 +171,7 @@ fn cpu_milli(value: ParseStream<'_>) -> Result<u32> {
     milli.map(|milli| milli as u32).ok_or_else(wrong)
 }
 
-/// What to say about an option that is none.
+/// Makes the message for an unknown option.
 fn unknown(name: &str) -> String {
     let nearest = KNOWN.iter().map(|known| (distance(name, known), known)).min();
     match nearest {
@@ -183,7 +183,7 @@ fn unknown(name: &str) -> String {
     }
 }
 
-/// How many letters must change to make one word the other.
+/// Returns the edit distance of two words.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<_> = b.chars().collect();
     let mut row: Vec<_> = (0..=b.len()).collect();

@@ -11,7 +11,7 @@ use syn::{
 struct Field<'a> {
     name: &'a Ident,
     visible: &'a Visibility,
-    /// What goes through.
+    /// The type of its values.
     of: &'a Type,
 }
 
@@ -149,7 +149,7 @@ fn fields(item: &DeriveInput) -> Result<Vec<Field<'_>>> {
     Ok(fields)
 }
 
-/// What `#[ports(derive(..))]` asks for, for the struct of values.
+/// Returns the derives of `#[ports(derive(..))]`, for the struct of values.
 fn derives(item: &DeriveInput) -> Result<TokenStream> {
     let mut wanted = TokenStream::new();
     for attribute in item.attrs.iter().filter(|attribute| attribute.path().is_ident("ports")) {

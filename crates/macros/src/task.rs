@@ -9,13 +9,13 @@ use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::{Attribute, Error, FnArg, ItemFn, Pat, PatIdent, Result, ReturnType, Signature, Type, spanned::Spanned};
 
-/// What a parameter asks for.
+/// The kind of a parameter.
 enum Parameter {
     /// The step, by reference or by value.
     Step { by_reference: bool },
     /// The flow's rows.
     Tx,
-    /// What the engine has of this type.
+    /// The engine's state of this type.
     State(Box<Type>),
     /// An input.
     Input(Ident, Box<Type>),
@@ -190,7 +190,7 @@ pub(crate) fn parameter<'a>(what: &str, argument: &'a FnArg) -> Result<(&'a Iden
     }
 }
 
-/// Where what is no input stands.
+/// The message for a parameter that is no input and stands after one.
 const FIRST: &str = "this stands before the inputs";
 
 /// The `T` of `State<T>`.
@@ -256,12 +256,12 @@ fn all<T>(results: impl Iterator<Item = Result<T>>) -> Result<Vec<T>> {
     bad.map_or(Ok(good), Err)
 }
 
-/// Whether a type is called this.
+/// The type has this name.
 fn is(ty: &Type, name: &str) -> bool {
     matches!(ty, Type::Path(path) if path.path.segments.last().is_some_and(|last| last.ident == name && last.arguments.is_empty()))
 }
 
-/// What to take instead of a reference.
+/// Suggests an owned type instead of a reference.
 fn owned(ty: &Type) -> Option<String> {
     let Type::Reference(reference) = ty else { return None };
     match &*reference.elem {
@@ -310,7 +310,7 @@ fn depends(options: &Options, inputs: &[(&Ident, &Type)]) -> Result<TokenStream>
     Ok(quote!(spec.depends = ::core::option::Option::Some(::std::vec![#(#rows),*]);))
 }
 
-/// Everything else that was said about the task.
+/// Returns all other settings of the task, as code.
 fn settings(options: &Options, function: &ItemFn) -> TokenStream {
     let version = options.version.as_ref().map_or_else(|| version(function), syn::LitStr::value);
     let mut settings = quote!(spec.version = #version.into(););

@@ -39,7 +39,7 @@ pub(crate) fn expand(item: TokenStream) -> Result<TokenStream> {
     })
 }
 
-/// What the kernel calls the type. Only a plain struct that serde writes field by field is a record.
+/// Returns the kernel's type, as code. Only a plain struct that serde writes field by field is a record.
 fn describe(item: &DeriveInput) -> TokenStream {
     let name = label(&item.ident);
     let parameters: Vec<_> = item.generics.type_params().map(|parameter| &parameter.ident).collect();
@@ -63,12 +63,12 @@ fn describe(item: &DeriveInput) -> TokenStream {
     quote!(::onceflow::value::named(#name, &[#(<#parameters as ::onceflow::Value>::ty()),*]))
 }
 
-/// Whether serde was told to write it in another way.
+/// A serde attribute changes how the type is written.
 fn reshaped(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| attribute.path().is_ident("serde"))
 }
 
-/// What serde calls a field.
+/// Returns serde's name of a field.
 fn field_name(name: &syn::Ident) -> String {
     name.to_string().trim_start_matches("r#").into()
 }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 /// The store, for the steps to look into.
 static STORE: Mutex<Option<Arc<Memory>>> = Mutex::new(None);
 
-/// What was seen, once for each step.
+/// The measurements, one for each step.
 static SEEN: Mutex<Vec<Seen>> = Mutex::new(Vec::new());
 
 #[derive(Clone, Copy)]
@@ -61,7 +61,7 @@ fn elements(f: &mut Builder, numbers: Port<Vec<u64>>) -> Port<u64> {
     f.add(sum(all))
 }
 
-/// What there was at every step, when the run was done, and when its history was over.
+/// The contents of the store at every step, when the run was done, and when its history was over.
 struct Curve {
     steps: Vec<Seen>,
     done: Seen,
@@ -104,7 +104,7 @@ async fn curve(
 
 type Inputs = Vec<(String, onceflow::task::Data)>;
 
-/// What there is when nothing more is let go.
+/// Waits until nothing more is reclaimed, and measures the store.
 async fn at_rest(world: &dyn World) -> Seen {
     let mut seen = look();
     loop {
@@ -117,7 +117,7 @@ async fn at_rest(world: &dyn World) -> Seen {
     }
 }
 
-/// What there is when there is nothing, or when nobody cleaned up for much longer than the history.
+/// Waits until the store is empty, or was not cleaned up for much longer than the history, and measures it.
 async fn until_nothing(world: &dyn World) -> Seen {
     for _ in 0..300 {
         if look().rows == 0 {

@@ -1,4 +1,4 @@
-//! A worker in a few lines: it has the tasks of a flow, and takes steps of whoever starts it, until it is asked to stop.
+//! A worker in a few lines: it has the tasks of a flow, and takes steps of any run of that flow, until asked to stop.
 //! Start it as often as you like, on as many machines as you like, with the same store: a directory, or `redis://host`
 //! with the feature `redis`.
 //!

@@ -1,4 +1,4 @@
-//! What may be given to an input: a port of its type, or a plain value, which becomes a constant of the flow.
+//! Arguments for an input: a port of its type, or a plain value, which becomes a constant of the flow.
 
 use crate::{
     builder::PortHandle,
@@ -23,7 +23,7 @@ pub trait Arg<T> {
     fn given(self) -> Argument;
 }
 
-/// What was given to an input.
+/// An argument that was given to an input.
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum Argument {

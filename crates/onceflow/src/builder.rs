@@ -73,7 +73,8 @@ impl Builder {
     /// ```
     /// # use onceflow::prelude::*;
     /// # #[task] fn fetch(url: String) -> Result<String, String> { Ok(url) }
-    /// # #[task] fn page_or_apology(page: Option<String>, error: Option<String>) -> String { page.or(error).unwrap_or_default() }
+    /// # #[task] fn page_or_apology(page: Option<String>, error: Option<String>) -> String {
+    /// page.or(error).unwrap_or_default() }
     /// # Flow::new("doc", ["url"], ["page"], |f, url: Port<String>| {
     /// let (page, error) = f.attempt(fetch(url));
     /// f.add(page_or_apology(page, error))
@@ -106,8 +107,8 @@ impl Builder {
         self.next().constant(value)
     }
 
-    /// The part that is added with this is called so: `f.named("total").add(..)`. Names are unique among the parts of one
-    /// graph.
+    /// The part that is added with this is called so: `f.named("total").add(..)`. Names are unique among the parts of
+    /// one graph.
     ///
     /// # Panics
     /// If nothing is added with it.
@@ -136,7 +137,7 @@ impl Builder {
         Builder { state: Rc::new(RefCell::new(BuilderState::new())) }
     }
 
-    /// A whole flow: its graph, and what that needs.
+    /// Builds a whole flow: its graph, and the tasks and flows that it needs.
     #[track_caller]
     pub(crate) fn flow(
         self,
@@ -148,7 +149,7 @@ impl Builder {
         (nested.graph, std::mem::take(&mut self.state().needs))
     }
 
-    /// Never held while a closure of the user's is at work.
+    /// Borrows the shared state. Must not be held while a closure of the user's runs.
     fn state(&self) -> RefMut<'_, BuilderState> {
         self.state.borrow_mut()
     }
@@ -176,7 +177,7 @@ fn attempted<P: FromHandles>(handles: Vec<PortHandle>) -> (P, Port<Option<String
     (P::from_handles(&mut handles), Port::from_handles(&mut handles))
 }
 
-/// The place in the user's code that is being served.
+/// Returns the place in the user's code that made the current call.
 #[track_caller]
 pub(crate) fn here() -> SourceLocation {
     let place = Location::caller();
@@ -208,7 +209,7 @@ fn ports(base: &str, types: Vec<model::Type>) -> Vec<model::Port> {
     names.into_iter().zip(types).map(|(name, ty)| model::Port::new(name, ty)).collect()
 }
 
-/// What a nested graph gives, with names as above.
+/// Returns the outputs of a nested graph, with names as above.
 fn outputs<P: Ports>(base: &str, given: P) -> Vec<(model::Port, PortHandle)> {
     ports(base, P::types()).into_iter().zip(given.handles()).collect()
 }

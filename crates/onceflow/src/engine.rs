@@ -1,4 +1,4 @@
-//! The engine as users see it: opened in one line, typed, and stopped when nobody has it any more.
+//! The engine as users see it: opened in one line, typed, and stopped when its last handle is dropped.
 
 mod events;
 mod options;
@@ -101,12 +101,12 @@ impl Engine {
         Engine { inner: Arc::new(Inner { engine, store: None }) }
     }
 
-    /// Starts a run of a flow, or finds it, when it is awaited: the same [key](Start::key) is the same run. One that is at
-    /// work goes on, one that failed tries again what failed, one that is done answers what it gave. The run goes on whether
-    /// or not anybody waits for it.
+    /// Starts a run of a flow, or finds it, when it is awaited: the same [key](Start::key) is the same run. One that is
+    /// at work goes on, one that failed tries again what failed, one that is done answers what it gave. The run goes on
+    /// whether or not anybody waits for it.
     ///
-    /// Without a key it is a run of its own, however many are started at once, and nothing is left of it when it is done and
-    /// its [`Run`] is dropped.
+    /// Without a key it is a run of its own, however many are started at once, and nothing is left of it when it is
+    /// done and its [`Run`] is dropped.
     ///
     /// ```
     /// # use onceflow::prelude::*;
@@ -123,8 +123,9 @@ impl Engine {
         Start::new(self.clone(), flow, inputs)
     }
 
-    /// Starts a run of its own, waits for its result, and leaves nothing behind. For work that must survive this process, so
-    /// that the same call goes on, give it a key: `engine.start(&flow, inputs).key("order-17").await?.result().await?`.
+    /// Starts a run of its own, waits for its result, and leaves nothing behind. For work that must survive this
+    /// process, so that the same call goes on, give it a key: `engine.start(&flow,
+    /// inputs).key("order-17").await?.result().await?`.
     ///
     /// # Errors
     /// As [`Engine::start`] and [`Run::result`].
@@ -150,8 +151,9 @@ impl Engine {
         Ok(self.inner.engine.add_tasks(flow.tasks())?)
     }
 
-    /// Takes steps, of any run whose tasks were [offered](Engine::offer) here, until the process is asked to stop (SIGTERM,
-    /// Ctrl-C); then it takes no further ones, finishes those it has, and closes. All of a worker but its tasks:
+    /// Takes steps, of any run whose tasks were [offered](Engine::offer) here, until the process is asked to stop
+    /// (SIGTERM, Ctrl-C); then it takes no further ones, finishes those it has, and closes. All of a worker but its
+    /// tasks:
     ///
     /// ```no_run
     /// # use onceflow::prelude::*;
@@ -171,7 +173,7 @@ impl Engine {
         self.close().await
     }
 
-    /// The workers on the store: who they are, and what they have now.
+    /// Lists the workers on the store, with the steps that each has now.
     ///
     /// # Errors
     /// If the store does not answer.
@@ -179,7 +181,8 @@ impl Engine {
         Ok(self.inner.engine.workers().await?)
     }
 
-    /// What happens from now on in all runs that this engine works on: facts, in the order of the commits of a run.
+    /// Streams the events of all runs that this engine works on from now on: facts, in the order of the commits of a
+    /// run.
     pub fn events(&self) -> Events {
         Events::new(self.inner.engine.events())
     }
@@ -227,7 +230,7 @@ fn connect(_: &str) -> std::future::Ready<Result<Store, Error>> {
     std::future::ready(Err(Error::NoServers))
 }
 
-/// Ends when the process is asked to stop, or never if nobody can ask.
+/// Waits until the process gets a stop signal; forever where signals cannot be received.
 async fn asked_to_stop() {
     use tokio::signal::unix::{SignalKind, signal};
     let (Ok(mut interrupted), Ok(mut terminated)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))

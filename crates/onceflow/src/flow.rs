@@ -68,7 +68,7 @@ impl<I: Ports, O: Ports> Flow<I, O> {
         Flow { name, needs: Arc::new(needs), ports: PhantomData }
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }

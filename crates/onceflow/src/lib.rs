@@ -55,13 +55,13 @@
 //!
 //! | to read about | see |
 //! |---|---|
-//! | what a task can say about itself | [`macro@task`] |
-//! | what can travel between tasks | [`Value`] |
+//! | the options of a task | [`macro@task`] |
+//! | types of values between tasks | [`Value`] |
 //! | lists, loops, choices, nested parts | [`Builder`] |
 //! | flows as functions, flows as values, flows that call themselves | [`macro@flow`], [`Flow`], [`FlowRef`] |
 //! | errors that are final | [`fatal`], [`not_done`] |
 //! | starting, resuming, waiting, stopping | [`Engine`], [`Start`], [`Run`] |
-//! | what went wrong, what happened | [`Error`], [`Summary`], [`RunStatus`], [`Event`] |
+//! | failures, and the events of runs | [`Error`], [`Summary`], [`RunStatus`], [`Event`] |
 
 #![forbid(unsafe_code)]
 
@@ -86,8 +86,8 @@ pub use error::{Error, StepError};
 pub use flow::{Flow, FlowRef};
 pub use onceflow_core::{Timestamp, model, plan::Explanation, protocol::rows::Failed};
 pub use onceflow_engine::{Event, EventKind, Resolution, RunStatus, Summary};
-/// Makes a struct of ports one of the [`Ports`] that flows, and closures that describe parts of them, take and give: as many
-/// as it has fields, each called what it is called.
+/// Makes a struct of ports one of the [`Ports`] that flows, and closures that describe parts of them, take and give: as
+/// many as it has fields, each called what it is called.
 ///
 /// ```
 /// use onceflow::prelude::*;
@@ -171,7 +171,7 @@ pub use run::{Run, Start};
 pub use task::{Call, State, Step, Task, Tx, fatal, not_done};
 pub use value::{Directory, File, Value};
 
-/// What nearly every user of this crate needs.
+/// The names that nearly every user of this crate needs.
 ///
 /// ```
 /// use onceflow::prelude::*;

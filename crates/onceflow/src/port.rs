@@ -56,12 +56,12 @@ impl<T: Value> Output<T> {
         Output { name: name.into(), of: PhantomData }
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The value that a run gave.
+    /// Decodes the value that a run gave.
     pub fn decode(&self, data: Data) -> Result<T, Error> {
         T::decode(data)
     }
@@ -90,7 +90,7 @@ impl<T: Value> Input<T> {
         Input { name: name.into(), of: PhantomData }
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -108,14 +108,14 @@ impl<T> fmt::Debug for Input<T> {
     }
 }
 
-/// What a builder makes of the outputs of a part.
+/// Ports that a builder can make of the outputs of a part.
 pub trait FromHandles: Copy + 'static {
     #[doc(hidden)]
     fn from_handles(handles: &mut dyn Iterator<Item = PortHandle>) -> Self;
 }
 
-/// One port, a tuple of up to sixteen, or a struct of as many as you like ([`#[derive(Ports)]`](macro@crate::Ports)): what
-/// flows, and the closures that describe parts of them, take and give.
+/// One port, a tuple of up to sixteen, or a struct of as many as you like ([`#[derive(Ports)]`](macro@crate::Ports)):
+/// what flows, and the closures that describe parts of them, take and give.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a port nor a tuple of ports",
     label = "not ports",

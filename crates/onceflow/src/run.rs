@@ -18,7 +18,7 @@ use std::{marker::PhantomData, path::Path, sync::Arc};
 /// A run of a flow that gives `O`. Dropping it changes nothing: the run goes on. One that was started without a key is
 /// forgotten when it is done and the last clone of this is dropped.
 ///
-/// It answers for the inputs it was started with, and for nothing else: if somebody starts the same key with others, it fails
+/// The handle answers only for the inputs the run was started with: if the same key is started with others, it fails
 /// with [`Error::Superseded`].
 pub struct Run<O> {
     engine: Engine,
@@ -37,7 +37,7 @@ impl<O: Ports> Run<O> {
         Run { engine, handle, outputs, gives: PhantomData }
     }
 
-    /// What the run is called.
+    /// The key of the run.
     pub fn key(&self) -> &str {
         self.handle.key()
     }
@@ -125,12 +125,12 @@ impl<O: Ports> Run<O> {
             | onceflow_engine::Error::NoOutput { .. } => {}
             error => return Err(error.into()),
         }
-        // It says why in a sentence; the summary says all of it.
+        // The error gives the reason in a sentence; the summary has all of it.
         let summary = self.handle.summary().await?;
         match summary.status {
             RunStatus::Done => Err(Error::NotAsked { key: self.key().into(), output: output.into() }),
             status if status.is_at_rest() => Err(Error::run(self.key(), summary)),
-            // It went on meanwhile.
+            // The run has been resumed meanwhile.
             _ => Err(error.into()),
         }
     }
@@ -155,8 +155,8 @@ impl<O: Ports> Run<O> {
         Ok(self.handle.summary().await?)
     }
 
-    /// Stops the run: steps in flight may end, others are not started, and what was done is undone by the tasks that were
-    /// named for it. Ends when that is durably decided; [`Run::wait`] waits for the rest.
+    /// Stops the run: steps in flight may end, others are not started, and what was done is undone by the tasks that
+    /// were named for it. Ends when that is durably decided; [`Run::wait`] waits for the rest.
     ///
     /// # Errors
     /// If it has ended already.
@@ -164,17 +164,17 @@ impl<O: Ports> Run<O> {
         Ok(self.handle.cancel().await?)
     }
 
-    /// Tries again what failed, or what could not be undone; how many steps that are. Some engine that has the tasks of the
-    /// flow must be at work for anything to happen.
+    /// Tries again what failed, or what could not be undone; how many steps that are. Some engine that has the tasks of
+    /// the flow must be at work for anything to happen.
     ///
     /// # Errors
-    /// If it has ended, or waits for somebody to say what became of a step.
+    /// If the run has ended, or waits for an operator to report the outcome of a step.
     pub async fn retry(&self) -> Result<usize, Error> {
         Ok(self.handle.retry(None).await?)
     }
 
-    /// Gives up what could not be undone, of which the summary of the run names the steps: the run ends, and its key can be
-    /// started again. How many steps that are.
+    /// Gives up what could not be undone, of which the summary of the run names the steps: the run ends, and its key
+    /// can be started again. How many steps that are.
     ///
     /// # Errors
     /// If the run has ended, or nothing of it failed to be undone.
@@ -182,11 +182,11 @@ impl<O: Ports> Run<O> {
         Ok(self.handle.abandon().await?)
     }
 
-    /// Says what became of a step that must not run twice and whose outcome is not known: [`Summary::undecided`] names them. Of
-    /// a run that could not be undone, says what becomes of an undo: done by hand, tried again, or given up.
+    /// Reports the outcome of an at-most-once step whose outcome is not known: [`Summary::undecided`] names them. For a
+    /// run that could not be undone, decides about an undo: done by hand, tried again, or given up.
     ///
     /// # Errors
-    /// If there is no such step, or somebody else has said it.
+    /// If there is no such step, or its outcome was already reported.
     pub async fn resolve(&self, address: &str, resolution: Resolution) -> Result<(), Error> {
         Ok(self.handle.resolve(address, resolution).await?)
     }

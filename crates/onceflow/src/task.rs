@@ -1,4 +1,4 @@
-//! Tasks: what `#[task]` makes of a function, and how its results and errors become what the engine understands.
+//! Tasks as `#[task]` makes them from functions, and the conversion of their results and errors for the engine.
 
 mod error;
 mod returned;
@@ -39,10 +39,10 @@ use std::{any::TypeId, marker::PhantomData, sync::Arc};
 pub trait Task: 'static {
     /// The types of its inputs, as a tuple.
     type Inputs;
-    /// What adding it to a flow gives.
+    /// The ports that adding it to a flow gives.
     type Ports: Ports;
 
-    /// What the kernel knows about it.
+    /// The kernel's description of it.
     fn spec() -> TaskSpec;
 
     /// Starts an attempt. A panic is not caught here.
@@ -59,7 +59,7 @@ pub trait Task: 'static {
     }
 }
 
-/// A task as a value: what the kernel knows about it, and its code.
+/// A task as a value: the kernel's description of it, and its code.
 pub struct Definition {
     pub(crate) id: TypeId,
     pub(crate) spec: TaskSpec,
@@ -68,17 +68,17 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// That of a task.
+    /// The definition of a task.
     pub fn of<T: Task>() -> Self {
         Definition { id: TypeId::of::<T>(), spec: T::spec(), body: Arc::new(Code::<T>(PhantomData)), undo: T::undo }
     }
 
-    /// That of the task which undoes `T`. It is given the same inputs, so it must take the same.
+    /// The definition of the task that undoes `T`. It gets the same inputs, so it must take the same.
     pub fn undoing<T: Task, U: Task<Inputs = T::Inputs>>() -> Self {
         Definition::of::<U>()
     }
 
-    /// What the kernel knows about it.
+    /// The kernel's description of it.
     pub fn spec(&self) -> &TaskSpec {
         &self.spec
     }
@@ -111,9 +111,9 @@ pub struct Call<P> {
     ports: PhantomData<fn() -> P>,
 }
 
-/// What is called.
+/// The task or flow that is called.
 pub(crate) enum CallTarget {
-    /// Which, and what defines it: asked only for the first step of it.
+    /// The task's type and the function that defines it, called only for the first step of the task.
     Task(TypeId, fn() -> Definition),
     Flow(Callee),
 }

@@ -1,7 +1,8 @@
-//! What may travel between tasks: which Rust types do, what the kernel calls them, and the bytes they become.
+//! Values that travel between tasks: their Rust types, the kernel's types for them, and their encoding.
 //!
-//! Equal values must become equal bytes, or a resumed run would believe that an input has changed. Everything here does, a
-//! `HashMap` too; a type of your own does unless serde writes something in it without an order: use a `BTreeMap` there.
+//! Equal values must become equal bytes, or a resumed run would believe that an input has changed. Everything here
+//! does, a `HashMap` too; a type of your own does unless serde writes something in it without an order: use a
+//! `BTreeMap` there.
 
 mod describe;
 mod file;
@@ -19,8 +20,8 @@ use onceflow_engine::task::Data;
 /// A type whose values can travel between tasks.
 ///
 /// Numbers, `bool`, `String`, [`Bytes`](crate::Bytes), `()`, `PathBuf`, `Duration`, `SystemTime`,
-/// [`Timestamp`](crate::Timestamp), [`File`], [`Directory`], and `Vec`, `Option`, maps, sets and tuples of these do (the keys
-/// of a `HashMap` need an order, in which it is written). A type of your own does with a derive:
+/// [`Timestamp`](crate::Timestamp), [`File`], [`Directory`], and `Vec`, `Option`, maps, sets and tuples of these do
+/// (the keys of a `HashMap` need an order, in which it is written). A type of your own does with a derive:
 ///
 /// ```
 /// use onceflow::{Value, model::Type};
@@ -37,14 +38,15 @@ use onceflow_engine::task::Data;
 /// ```
 ///
 /// The derive needs serde's `Serialize` and `Deserialize`. A struct with named fields is a record that other tools can
-/// look into; an enum, a tuple struct, and a struct that any `#[serde(..)]` attribute reshapes are known by their names.
+/// look into; an enum, a tuple struct, and a struct that any `#[serde(..)]` attribute reshapes are known by their
+/// names.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot travel between tasks",
     label = "not a value",
     note = "give a type of your own `#[derive(serde::Serialize, serde::Deserialize, onceflow::Value)]`"
 )]
 pub trait Value: Sized + Send + 'static {
-    /// What the kernel calls this type. Two ports are joined only if these fit.
+    /// The kernel's type for this type. Two ports are connected only if these fit.
     fn ty() -> Type;
 
     /// The value as it is stored. Equal values give equal data.
@@ -70,7 +72,7 @@ pub enum Error {
     Write {
         /// The Rust type.
         ty: &'static str,
-        /// What serde said.
+        /// Serde's error.
         source: rmp_serde::encode::Error,
     },
     /// The bytes are not those of such a value.
@@ -78,7 +80,7 @@ pub enum Error {
     Read {
         /// The Rust type.
         ty: &'static str,
-        /// What serde said.
+        /// Serde's error.
         source: rmp_serde::decode::Error,
     },
     /// A list where one value was wanted, a file where bytes were wanted, and so on.
@@ -86,7 +88,7 @@ pub enum Error {
     Kind {
         /// The Rust type.
         ty: &'static str,
-        /// What is there.
+        /// The kind of data found.
         found: &'static str,
     },
 }

@@ -23,8 +23,8 @@ pub struct Choice<'f, P> {
 }
 
 impl Builder {
-    /// Adds steps that run only if a condition holds. More conditions may follow, tried in order, of which the first that
-    /// holds decides; and steps for the case that none does.
+    /// Adds steps that run only if a condition holds. More conditions may follow, tried in order, of which the first
+    /// that holds decides; and steps for the case that none does.
     ///
     /// ```
     /// # use onceflow::prelude::*;
@@ -74,7 +74,7 @@ impl<P: Ports> Choice<'_, P> {
         P::from_handles(&mut self.finish().into_iter())
     }
 
-    /// Nothing is to be done if no condition holds, and nothing comes out.
+    /// Ends the choice without a last arm: if no condition holds, nothing runs and the outputs are none.
     pub fn or_none(self) -> P::Options {
         P::Options::from_handles(&mut self.finish().into_iter())
     }

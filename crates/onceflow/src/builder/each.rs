@@ -10,8 +10,8 @@ use crate::{
 };
 use onceflow_core::model::{Type, graph::ModuleKind};
 
-/// What an each goes over: a list, or a tuple of up to six lists of one length, or what an each gave that gave a
-/// [struct of ports](macro@crate::Ports).
+/// The lists an each iterates over: a list, a tuple of up to six lists of one length, or the result of an each that
+/// gave a [struct of ports](macro@crate::Ports).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a list to go over",
     label = "neither a `Port<Vec<_>>` nor a tuple of up to six",
@@ -52,8 +52,8 @@ impl Builder {
     /// Adds the same steps for every element of a list, or of several lists taken together, which must then be of one
     /// length. Gives the results as lists, in the order of the elements.
     ///
-    /// Elements run side by side, all at once unless [`at_most`](Builder::at_most) says how many. An each that is fed by
-    /// another starts with the first element that is there.
+    /// Elements run side by side, all at once unless [`at_most`](Builder::at_most) says how many. An each that is fed
+    /// by another starts with the first element that is there.
     ///
     /// ```
     /// # use onceflow::prelude::*;

@@ -1,5 +1,5 @@
-//! What is said about a part before it is added: its name, and how many elements may be in flight. It belongs to that part
-//! alone, whatever else is added meanwhile, and to nothing if nothing is added: that is a mistake, and told.
+//! Options of a part that is about to be added: its name, and how many elements may be in flight. They apply to that
+//! part alone, whatever else is added meanwhile. If no part is added with them, that is a mistake, and reported.
 
 use super::{
     Builder, PortHandle, VALUE, attempted, here, outputs,
@@ -22,7 +22,7 @@ pub struct NextPart<'f> {
     at: &'static Location<'static>,
 }
 
-/// What was said about a part.
+/// The options of a part.
 #[derive(Default)]
 pub(super) struct PartOptions {
     pub(super) name: Option<String>,
@@ -51,7 +51,7 @@ impl<'f> NextPart<'f> {
         NextPart { f, options: PartOptions::default(), at: Location::caller() }
     }
 
-    /// What was said, which is used now.
+    /// Takes the options, and marks them as used.
     pub(super) fn take(mut self) -> PartOptions {
         std::mem::take(&mut self.options)
     }

@@ -4,9 +4,9 @@ use super::{Builder, NextPart, here, outputs, ports, state::NewModule};
 use crate::port::{Port, Ports};
 use onceflow_core::model::{self, Type, graph::ModuleKind};
 
-/// What the state is called, inside and outside.
+/// The name of the state, inside and outside.
 const STATE: &str = "state";
-/// The output that says whether to go on.
+/// The output that is true if another round follows.
 const CONDITION: &str = "again";
 
 impl Builder {

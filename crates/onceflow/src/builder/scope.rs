@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-/// What a [`Port`](crate::Port) is without its type.
+/// A [`Port`](crate::Port) without its type.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortHandle {
@@ -45,10 +45,10 @@ pub(super) struct Scope {
     outputs: Vec<Arc<[String]>>,
     /// The names of its modules.
     names: HashSet<String>,
-    /// Per base the number that the next module called after it tries first, so that a thousand steps of one task do not
-    /// ask for a thousand names each.
+    /// Per base the number that the next module called after it tries first, so that a thousand steps of one task do
+    /// not ask for a thousand names each.
     numbers: BTreeMap<String, u64>,
-    /// What it takes from the graph around it, and the name of the input that brings it.
+    /// Ports it captures from the enclosing graph, each with the name of the input that brings it.
     captures: Vec<(ScopeSource, String)>,
 }
 
@@ -118,7 +118,7 @@ impl Scope {
         }
     }
 
-    /// What people would call what comes from there: the input, or the module, with its port if it has several.
+    /// Describes a source for users: the input, or the module, with its port if it has several.
     pub(super) fn describe(&self, source: ScopeSource) -> String {
         let Endpoint { module, port } = self.endpoint(source);
         match (source, module) {
@@ -203,7 +203,7 @@ impl BuilderState {
         })
     }
 
-    /// That a port is used though its closure has ended.
+    /// Makes the message for a port that is used though its closure has ended.
     fn escaped(&self, handle: PortHandle) -> String {
         let help = "let the closure return it, and use what the part gives";
         let Some(Closed { what, origin, inputs, modules }) = self.closed.get(&handle.scope) else {

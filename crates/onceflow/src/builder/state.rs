@@ -1,4 +1,5 @@
-//! What the builders of one flow share: the graphs that are being described, innermost last, and all that they need.
+//! State that the builders of one flow share: the graphs that are being described, innermost last, and all that they
+//! need.
 
 use super::{
     VALUE,
@@ -29,7 +30,8 @@ pub(super) struct BuilderState {
     pub(super) flow: u64,
     pub(super) scopes: Vec<Scope>,
     pub(super) scopes_ever: u32,
-    /// Closures that have ended, and the names of what was made in them: for whoever still has a port of theirs.
+    /// Closures that have ended, and the names of their parts, for messages about a port of theirs that is used too
+    /// late.
     pub(super) closed: BTreeMap<u32, Closed>,
     pub(super) needs: Needs,
     /// The tasks that were added, with the names of their outputs: steps of one task share them.
@@ -99,7 +101,7 @@ impl BuilderState {
         }
     }
 
-    /// What the kernel knows of a task, and its outputs.
+    /// Returns the kernel's description of a task, and its outputs.
     #[track_caller]
     fn task(&mut self, id: TypeId, define: fn() -> crate::task::Definition) -> (Arc<TaskSpec>, Arc<[String]>) {
         if let Some((spec, outputs)) = self.tasks.get(&id) {

@@ -1,11 +1,11 @@
-//! What happens, as a stream that is asked for the next.
+//! The events of an engine, as a stream.
 
 use onceflow_engine::Event;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// What happens in the runs of an engine. Ends when the engine is closed.
+/// The events in the runs of an engine. Ends when the engine is closed.
 ///
-/// Nothing is lost and nothing waits: what is not taken is kept, so take it, or drop this.
+/// No event is lost and no run waits: events that are not taken are kept in memory, so take them, or drop this.
 #[derive(Debug)]
 pub struct Events {
     receiver: UnboundedReceiver<Event>,

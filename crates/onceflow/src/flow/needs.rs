@@ -1,5 +1,5 @@
-//! What a flow needs to run: the graphs of the flows it can call, and the code of the tasks in them. One name is one
-//! thing: two tasks, or two flows, of one name are refused here, before one silently stands in for the other.
+//! The needs of a flow: the graphs of the flows it can call, and the code of the tasks in them. Two tasks, or two
+//! flows, of one name are refused here, before one silently stands in for the other.
 
 use crate::task::{Definition, Tasks};
 use onceflow_core::model::{Graph, Library, Port};
@@ -41,7 +41,7 @@ pub(crate) enum CalleeSource {
     Finished(Arc<Needs>),
     /// It will be built when the flow around it is.
     Described(TypeId, fn() -> FlowDraft),
-    /// Someone else adds it, or it is the caller itself.
+    /// The flow is added with [`Flow::with`](super::Flow::with), or is the caller itself.
     Elsewhere,
 }
 
@@ -92,7 +92,7 @@ impl Needs {
         }
     }
 
-    /// Whether this is the first time that the task is met.
+    /// This is the first time that the task is met.
     #[track_caller]
     fn claim(&mut self, name: &str, id: TypeId) -> bool {
         let known = self.task_ids.insert(name.into(), id);

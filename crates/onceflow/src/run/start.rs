@@ -19,7 +19,7 @@ pub struct Start<O> {
     engine: Engine,
     tasks: Tasks,
     outputs: Arc<[String]>,
-    /// What to start, or why its inputs cannot be written. Its key is empty until one is given.
+    /// The run to start, or the error of encoding its inputs. Its key is empty until one is given.
     start: Result<onceflow_engine::Start, Error>,
     /// The history was given, so it does not end with the handle.
     has_history: bool,
@@ -47,9 +47,9 @@ impl<O: Ports> Start<O> {
         self
     }
 
-    /// What the run is called. Starting the same key again is the same run, so take what stands for the work itself:
-    /// `order-17`. Without this, the run has a key that no other has, nobody can go on with it after a crash but the engine
-    /// itself, and nothing is remembered of it once it is done and its [`Run`] is dropped.
+    /// Sets the run's key. Starting the same key again is the same run, so take a key that stands for the work itself:
+    /// `order-17`. Without this, the run has a key that no other has, nobody can go on with it after a crash but the
+    /// engine itself, and nothing is remembered of it once it is done and its [`Run`] is dropped.
     ///
     /// # Panics
     /// If the key is empty.
@@ -66,7 +66,8 @@ impl<O: Ports> Start<O> {
     /// # use onceflow::prelude::*;
     /// # #[task] fn scale(picture: String, width: u64) -> String { format!("{picture} {width} wide") }
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onceflow::Error> {
-    /// # let flow = Flow::new("scale", ["picture", "width"], ["small"], |f, (picture, width)| f.add(scale(picture, width)));
+    /// # let flow = Flow::new("scale", ["picture", "width"], ["small"], |f, (picture, width)| f.add(scale(picture,
+    /// width)));
     /// # let engine = Engine::in_memory();
     /// let defaults = (String::from("cat.jpg"), 640);
     /// let (_, width) = flow.inputs();
@@ -82,7 +83,7 @@ impl<O: Ports> Start<O> {
                 self
             }
             Ok(data) => self.with(|start| {
-                // A name that the flow does not have is told when it is started.
+                // A name that the flow does not have is reported when the run is started.
                 start.inputs.retain(|(name, _)| name != input.name());
                 start.inputs.push((input.name().into(), data));
             }),
@@ -99,8 +100,8 @@ impl<O: Ports> Start<O> {
         self.with(|start| start.keep_ms = Some(ms(keep)))
     }
 
-    /// How long the result can be asked for, by [`Engine::find`] or by starting the same key again. Without this, a week; of
-    /// a run without a key, as long as somebody has its [`Run`].
+    /// How long the result can be asked for, by [`Engine::find`] or by starting the same key again. Without this, a
+    /// week; of a run without a key, as long as somebody has its [`Run`].
     pub fn history(mut self, history: Duration) -> Self {
         self.has_history = true;
         self.with(|start| start.history_ms = ms(history))
@@ -111,7 +112,7 @@ impl<O: Ports> Start<O> {
         self.with(|start| start.finish_independent = true)
     }
 
-    /// What starting this would do, and why: every outermost step reused, run or skipped. Changes nothing.
+    /// Explains what starting this would do, and why: every outermost step reused, run or skipped. Changes nothing.
     ///
     /// ```
     /// # use onceflow::prelude::*;
@@ -137,8 +138,8 @@ impl<O: Ports> Start<O> {
         Ok(self.engine.untyped().explain(start).await?)
     }
 
-    /// When this start was first tried, by [`Engine::now`]. One that was tried longer ago than the history is refused: the
-    /// run may have come and gone.
+    /// When this start was first tried, by [`Engine::now`]. One that was tried longer ago than the history is refused:
+    /// the run may have come and gone.
     pub fn first_tried(self, first_tried: Timestamp) -> Self {
         self.with(|start| start.first_tried = Some(first_tried))
     }

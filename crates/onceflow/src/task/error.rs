@@ -54,7 +54,7 @@ impl Error for Marked {
     }
 }
 
-/// What stands in the chain below a marked error, and is not shown.
+/// The mark in the chain of causes below a marked error; it is not shown.
 #[derive(Debug)]
 struct Mark {
     is_final: bool,

@@ -1,4 +1,4 @@
-//! What a task's function may return: a value, a tuple with one value per named output, or a `Result` of either.
+//! Return types of a task's function: a value, a tuple with one value per named output, or a `Result` of either.
 
 use super::{Failure, failure, wrong};
 use crate::{
@@ -15,7 +15,7 @@ use std::error::Error;
     note = "`#[task(outputs(a, b))]` goes with `-> (A, B)` or `-> Result<(A, B), E>`"
 )]
 pub trait Outputs<const N: usize> {
-    /// What adding the task to a flow gives.
+    /// The ports that adding the task to a flow gives.
     type Ports: Ports;
 
     #[doc(hidden)]
@@ -60,7 +60,7 @@ tuples! {
     16: A B C D E F G H I J K L M N O P;
 }
 
-/// What a function with `N` outputs returns: the outputs, or a `Result` of them whose error is any that
+/// A return type of a function with `N` outputs: the outputs, or a `Result` of them whose error is any that
 /// `Box<dyn Error + Send + Sync>` can be made from (so also `anyhow::Error`, `String` and `&str`).
 #[diagnostic::on_unimplemented(
     message = "a task with {N} output(s) cannot return `{Self}`",
@@ -69,7 +69,7 @@ tuples! {
     note = "`E` must be an error that `Box<dyn Error + Send + Sync>` can be made from, such as `anyhow::Error`"
 )]
 pub trait Returned<const N: usize> {
-    /// What adding the task to a flow gives.
+    /// The ports that adding the task to a flow gives.
     type Ports: Ports;
 
     #[doc(hidden)]

@@ -1,10 +1,10 @@
-//! What a task takes from the program it runs in, beside its inputs.
+//! State that a task takes from the program it runs in, beside its inputs.
 
 use super::{Failure, Step};
 use std::{fmt, ops::Deref, sync::Arc};
 
-/// Something of the program's own that a task works with: a pool of connections, a client, settings. Given to the engine
-/// once, and found by its type.
+/// Something of the program's own that a task works with: a pool of connections, a client, settings. Given to the
+/// engine once, and found by its type.
 ///
 /// ```
 /// use onceflow::prelude::*;
@@ -50,7 +50,7 @@ impl<T: fmt::Debug> fmt::Debug for State<T> {
     }
 }
 
-/// What the engine has of this type, for a body that takes it. An engine without it has refused the task.
+/// Returns the engine's state of this type, for a body that takes it. An engine without it has refused the task.
 #[doc(hidden)]
 pub fn state<T: Send + Sync + 'static>(step: &Step) -> Result<State<T>, Failure> {
     let missing = || Failure::new(format!("there is no `State<{}>` here", std::any::type_name::<T>())).finally();

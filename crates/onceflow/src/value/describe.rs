@@ -1,4 +1,4 @@
-//! How a derived type finds out what the kernel calls it: a record, if the types of all fields are known; else its name.
+//! Finds the kernel's type for a derived type: a record, if the types of all fields are known; else its name.
 
 use super::Value;
 use onceflow_core::model::Type;
@@ -43,7 +43,7 @@ impl<T> TypeOf<T> {
 }
 
 impl<T: Value> TypeOf<T> {
-    /// What it is called.
+    /// The kernel's type for `T`.
     pub fn ty(&self) -> Option<Type> {
         Some(T::ty())
     }

@@ -44,10 +44,10 @@ impl File {
         Ok(File { name, path, by_reference: false })
     }
 
-    /// The same file as an input of a run that is not copied into the store: tasks read it where it is. It must stay there,
-    /// on every machine whose worker may take a step of the run, as long as the run is not done. If it changes while a task
-    /// reads it, nothing of what that task gave is committed, and the run fails with `OF0330`: start it again with what the
-    /// file holds now. What a task gives is always taken.
+    /// The same file as an input of a run that is not copied into the store: tasks read it where it is. It must stay
+    /// there, on every machine whose worker may take a step of the run, as long as the run is not done. If it changes
+    /// while a task reads it, nothing of what that task gave is committed, and the run fails with `OF0330`: start it
+    /// again with what the file holds now. What a task gives is always taken.
     #[must_use]
     pub fn by_reference(self) -> Self {
         File { by_reference: true, ..self }
@@ -58,12 +58,12 @@ impl File {
         File { name: name.into(), ..self }
     }
 
-    /// What it is called; inside a directory, its relative path.
+    /// Its name; inside a directory, its relative path.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where its content is.
+    /// The path of its content.
     pub fn path(&self) -> &Path {
         &self.path
     }

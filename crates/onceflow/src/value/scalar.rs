@@ -86,8 +86,8 @@ fn record(fields: &[&str]) -> Type {
     Type::Record(fields.iter().map(|field| ((*field).into(), Type::Int)).collect())
 }
 
-/// A map, or a set, without an order: written in the order of its keys, as a `BTreeMap` is, so that equal ones are equal
-/// bytes.
+/// A map, or a set, without an order: written in the order of its keys, as a `BTreeMap` is, so that equal ones are
+/// equal bytes.
 macro_rules! in_order {
     ($([$($generics:tt)*] $rust:ty => $ordered:ty, $written:ty;)*) => {$(
         impl<$($generics)*> Value for $rust {
@@ -114,7 +114,7 @@ in_order! {
     [K: Element + Ord + Hash, S: BuildHasher + Default + Send + 'static] HashSet<K, S> => BTreeSet<K>, BTreeSet<&K>;
 }
 
-/// What may stand inside a tuple or a map.
+/// A value that may be inside a tuple or a map.
 pub trait Element: Value + Serialize + DeserializeOwned {}
 
 impl<T: Value + Serialize + DeserializeOwned> Element for T {}

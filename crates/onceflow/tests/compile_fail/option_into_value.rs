@@ -1,4 +1,4 @@
-//! What may be missing does not fit an input that needs it.
+//! An optional value does not fit an input that needs one.
 #![allow(unused)]
 use onceflow::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What undoes a task is given the same inputs.
+//! The undo of a task takes the same inputs.
 #![allow(unused)]
 use onceflow::prelude::*;
 

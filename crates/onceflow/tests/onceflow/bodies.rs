@@ -1,4 +1,4 @@
-//! What tasks do when they are started, and what the kernel is told about them.
+//! The behaviour of started tasks, and the kernel's descriptions of them.
 
 use crate::support;
 

@@ -1,4 +1,4 @@
-//! What must not compile does not, and says why so that one knows what to do. After a change that should alter the
+//! Wrong code does not compile, and the messages tell the user what to do. After a change that should alter the
 //! messages, run with `TRYBUILD=overwrite` and read the difference.
 
 #[test]

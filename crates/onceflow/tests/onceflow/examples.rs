@@ -14,7 +14,7 @@ fn example(name: &str) -> PathBuf {
     path
 }
 
-/// What an example prints, line by line; it must end well.
+/// Runs an example, which must succeed; returns the lines it prints.
 fn run(name: &str, argument: Option<&Path>) -> Vec<String> {
     let output = Command::new(example(name)).args(argument).output().unwrap_or_else(|error| panic!("{name}: {error}"));
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -1,4 +1,4 @@
-//! What the builder makes of typed Rust: exactly the graphs that one would draw.
+//! The builder makes of typed Rust exactly the graphs that one would draw.
 
 use crate::support;
 

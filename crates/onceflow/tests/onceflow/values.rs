@@ -203,6 +203,6 @@ fn maps_without_an_order_paths_and_times_are_values() {
     check(then, "{ nanos_since_epoch: int, secs_since_epoch: int }");
     check(onceflow::Timestamp::from_ms(7), "int");
     check(vec![Some(Duration::ZERO), None], "list<option<{ nanos: int, secs: int }>>");
-    // What cannot be written is told.
+    // A value that cannot be encoded is an error.
     assert!(PathBuf::from(std::ffi::OsString::from_vec(vec![0xff])).encode().is_err());
 }

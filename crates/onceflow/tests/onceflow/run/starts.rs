@@ -192,7 +192,7 @@ async fn runs_without_a_key_leave_nothing_behind() {
         keys.insert(key.unwrap());
     }
     assert_eq!(keys.len(), 20, "each has a key of its own");
-    // Whatever is still at work ends by itself: there is nothing to wait for but the rows.
+    // Runs that are still at work end by themselves: the test waits only for their rows to go.
     let heads = async || {
         let mut left = 0;
         for key in &keys {
@@ -262,7 +262,7 @@ async fn a_run_without_a_key_answers_as_long_as_it_is_held() {
     assert_eq!(run.result().await.unwrap(), "A");
     drop(run);
     assert_eq!(other.result().await.unwrap(), "A", "a clone is a handle, too");
-    // Somebody who says how long it is remembered is obeyed.
+    // An explicit history is respected.
     let kept = engine.start(&flow, "b".into()).history(Duration::from_secs(60)).await.unwrap();
     assert_eq!(kept.result().await.unwrap(), "B");
     let key = kept.key().to_owned();

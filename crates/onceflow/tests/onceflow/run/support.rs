@@ -33,7 +33,7 @@ pub(crate) fn measure(text: String) -> (u64, u64) {
     (text.split_whitespace().count() as u64, text.chars().filter(|c| c.is_alphabetic()).count() as u64)
 }
 
-/// What happened in a run, until it ended.
+/// Collects the events of a run until it ends.
 pub(crate) async fn until_end(events: &mut Events, key: &str) -> Vec<Event> {
     let mut all = Vec::new();
     while let Some(event) = events.next().await {

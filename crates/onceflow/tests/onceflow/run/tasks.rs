@@ -1,4 +1,4 @@
-//! What tasks say about themselves holds when they run: retries, final errors, timeouts, panics, threads, keys.
+//! The options of tasks hold when they run: retries, final errors, timeouts, panics, threads, keys.
 
 use onceflow::{RunStatus, Summary, prelude::*};
 use std::{
@@ -170,7 +170,7 @@ async fn what_a_transaction_writes_happens_with_the_commit_once() {
         let known = tx.get("visits").await?.map_or(0, |row| row[0]);
         tx.put("visits", [known + 1]);
         tx.send(format!("{who} was here"));
-        // What a failed attempt wrote is gone with it.
+        // Rows written by a failed attempt are discarded.
         anyhow::ensure!(step.attempt() > 1, "try again");
         Ok(u64::from(known) + 1)
     }
@@ -232,7 +232,7 @@ async fn an_engine_without_the_state_a_task_takes_refuses_the_flow_before_anythi
     told(engine.start(&flow, 1).key("k").await.unwrap_err());
     told(engine.run(&flow, 1).await.unwrap_err());
     told(engine.offer(&flow).unwrap_err());
-    // Who only starts and waits needs none; a worker that lacks it leaves the steps alone, one that has it takes them.
+    // An engine that only starts and waits needs no state; a worker without it leaves the steps to one that has it.
     let starts = Engine::builder().works(false).open(place.path()).await.unwrap();
     let run = starts.start(&flow, 1).key("k").await.unwrap();
     let works = Engine::builder().state(Pool).open(place.path()).await.unwrap();
