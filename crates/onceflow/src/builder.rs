@@ -73,8 +73,7 @@ impl Builder {
     /// ```
     /// # use onceflow::prelude::*;
     /// # #[task] fn fetch(url: String) -> Result<String, String> { Ok(url) }
-    /// # #[task] fn page_or_apology(page: Option<String>, error: Option<String>) -> String {
-    /// page.or(error).unwrap_or_default() }
+    /// # #[task] fn page_or_apology(page: Option<String>, error: Option<String>) -> String { page.or(error).unwrap_or_default() }
     /// # Flow::new("doc", ["url"], ["page"], |f, url: Port<String>| {
     /// let (page, error) = f.attempt(fetch(url));
     /// f.add(page_or_apology(page, error))

@@ -54,8 +54,8 @@ pub enum Error {
         /// The errors of the step that failed first, the outermost first: the chain that its task returned.
         source: Option<StepError>,
     },
-    /// Somebody started the run's key with other inputs, another flow or other outputs: it does not give what was asked for
-    /// here any more.
+    /// The run's key was started again with other inputs, another flow or other outputs: the run does not give what was
+    /// asked for here any more.
     #[error("run `{key}` was started again with something else: what it gives is not for these inputs")]
     Superseded {
         /// The run.

@@ -66,8 +66,7 @@ impl<O: Ports> Start<O> {
     /// # use onceflow::prelude::*;
     /// # #[task] fn scale(picture: String, width: u64) -> String { format!("{picture} {width} wide") }
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onceflow::Error> {
-    /// # let flow = Flow::new("scale", ["picture", "width"], ["small"], |f, (picture, width)| f.add(scale(picture,
-    /// width)));
+    /// # let flow = Flow::new("scale", ["picture", "width"], ["small"], |f, (picture, width)| f.add(scale(picture, width)));
     /// # let engine = Engine::in_memory();
     /// let defaults = (String::from("cat.jpg"), 640);
     /// let (_, width) = flow.inputs();
