@@ -3,11 +3,11 @@
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | [`contract`] | what every backend promises, a test for each promise; a backend is one line |
-//! | [`oracle`] | random batches against a naive model of what a batch means |
+//! | [`contract`] | the promises of every backend, a test for each; a backend is one line |
+//! | [`oracle`] | random batches against a naive model of a batch |
 //! | [`batches`] | short words for batches |
 //! | [`world`] | a world whose clock is moved by hand and whose chance comes from a seed |
-//! | [`disk`] | a disk that forgets what was not synced, fills up and fails |
+//! | [`disk`] | a disk that forgets unsynced writes, fills up and fails |
 //! | [`fault`] | a store that fails at the n-th call: before it, after it, or with its reply lost |
 //! | [`blobs`] | the contract of a blob store, and one that fails as planned |
 //! | [`keep`] | a store that keeps something else alive: its directory, its server |

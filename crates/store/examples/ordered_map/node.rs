@@ -1,4 +1,4 @@
-//! A node of the tree, as a value: its key, what the key maps to, and which of the two sides there are.
+//! A node of the tree, as a value: its key, the text the key maps to, and which of the two sides there are.
 
 use super::{Content, Error, Update, Value, ValueId, Values};
 
@@ -27,7 +27,7 @@ impl Node {
         Ok(Node { key, value, left, right })
     }
 
-    /// Adds the node to an update. It is named by what it holds, so equal nodes are one value.
+    /// Adds the node to an update. It is named by its content, so equal nodes are one value.
     pub(crate) fn put(self, update: Update) -> (ValueId, Update) {
         let sides = [self.left.as_ref().map(|_| 'l'), self.right.as_ref().map(|_| 'r')];
         let sides: String = sides.into_iter().flatten().collect();

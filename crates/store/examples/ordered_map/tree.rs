@@ -23,7 +23,7 @@ impl OrderedMap {
         OrderedMap { values, root: EdgeName::root(root) }
     }
 
-    /// Sets what a key maps to.
+    /// Maps a key to a text.
     pub(crate) async fn insert(&self, key: &str, value: &str) -> Result<(), Error> {
         self.replace(key, Some(value)).await
     }
@@ -143,7 +143,7 @@ impl Change<'_> {
         Ok(joined)
     }
 
-    /// Puts what the new tree needs and moves the root.
+    /// Puts the nodes of the new tree and moves the root.
     fn update(self, root: &EdgeName, old: Tree, new: Tree) -> Update {
         let puts = self.fresh.into_iter().fold(Update::new(), |update, (_, node)| node.put(update).1);
         let expect = old.map_or(Expect::Unset, Expect::Target);

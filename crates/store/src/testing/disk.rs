@@ -20,7 +20,7 @@ use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
 pub enum Trouble {
     /// This operation and all after it do not happen: the machine is gone.
     Stop,
-    /// This operation fails with this error; later ones go on. A failed sync loses what it should have saved.
+    /// This operation fails with this error; later ones go on. A failed sync loses the writes it should have saved.
     Fail(io::ErrorKind),
 }
 

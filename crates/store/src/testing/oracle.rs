@@ -53,7 +53,7 @@ pub async fn compare(make: Make<'_>, seed: u64, batches: usize) -> Result<(), Bo
     compare_script(make, seed, script(seed, batches)).await
 }
 
-/// As [`compare`], for a script of one's own. The seed is only what it is called.
+/// As [`compare`], for a script of the caller's. The seed only names it.
 pub async fn compare_script(make: Make<'_>, seed: u64, script: Vec<Batch>) -> Result<(), Box<Disagreement>> {
     const LOOK_EVERY: usize = 7;
     let Err(mismatch) = play::play(make, &script, LOOK_EVERY).await else { return Ok(()) };

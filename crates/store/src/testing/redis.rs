@@ -122,7 +122,7 @@ impl Drop for Server {
     }
 }
 
-/// A port nobody uses now.
+/// A port that no process uses now.
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
     listener.local_addr().expect("it is bound").port()
@@ -134,7 +134,7 @@ pub fn shared_url() -> String {
     format!("{}?prefix=t{}", SERVER.get_or_init(Server::start).url(), another())
 }
 
-/// The same on a server that keeps no log, for what is not about durability and makes many small calls.
+/// The same on a server that keeps no log, for tests that are not about durability and make many small calls.
 pub fn forgetful_url() -> String {
     static SERVER: OnceLock<Server> = OnceLock::new();
     format!("{}?accept=no-aof&prefix=t{}", SERVER.get_or_init(|| Server::with(&[])).url(), another())

@@ -56,7 +56,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// It found nothing to repair.
+    /// The check found nothing to repair.
     pub fn is_clean(&self) -> bool {
         self.problems.is_empty() && self.leaks.is_empty()
     }

@@ -188,7 +188,8 @@ async fn rows_in_no_order_are_all_walked_and_a_scan_of_them_is_in_order() {
     assert_eq!(records.scan(SHARD, Scan::of(other, 4000)).await.unwrap().rows.len(), names.len());
 }
 
-/// One machine is ten minutes early and one ten minutes late: leases end by the server's clock, whoever looks.
+/// One machine is ten minutes early and one ten minutes late: leases end by the server's clock, whichever machine
+/// looks.
 #[tokio::test]
 async fn clocks_that_differ_by_minutes_do_no_harm() {
     const MINUTES: i64 = 10 * 60_000;

@@ -37,7 +37,7 @@ async fn shards_are_on_different_nodes_and_follow_their_slots() {
     }
     let nodes: BTreeSet<_> = (0..12).map(|shard| cluster.node_of(&format!("{{onceflow:{shard}}}:rows"))).collect();
     assert_eq!(nodes.len(), 3, "twelve shards use all three nodes");
-    // Slots move while they are used; nobody notices.
+    // Slots move while they are used; callers do not notice.
     for shard in 0..12 {
         cluster.move_slot_of(&format!("{{onceflow:{shard}}}:rows"));
         assert!(redis.commit(put(shard, "after")).await.unwrap().is_applied());

@@ -81,7 +81,7 @@ async fn pass(mut client: TcpStream, mut server: TcpStream, fates: &Mutex<Option
         let mut bytes = vec![0; 1 << 16];
         loop {
             let read = from_server.read(&mut bytes).await.unwrap_or(0);
-            // The reply has come, so the server has done it; nobody hears of it.
+            // The reply has come, so the server has executed the call; the client never gets the reply.
             if read == 0 || mute.load(SeqCst) || to_client.write_all(&bytes[..read]).await.is_err() {
                 return;
             }

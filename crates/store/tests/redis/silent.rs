@@ -72,7 +72,7 @@ async fn who_waits_for_longer_than_a_server_may_take_to_answer_has_lost_nothing(
 
 #[tokio::test]
 async fn a_server_that_never_answers_is_unavailable() {
-    // Connections wait in its queue: nobody accepts them.
+    // Connections wait in its queue: no process accepts them.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}?timeout=0.3", listener.local_addr().unwrap());
     assert!(matches!(connect(&url).await.err(), Some(ConnectError::Unavailable(_))));

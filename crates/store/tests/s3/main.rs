@@ -38,7 +38,7 @@ async fn s3_keeps_the_contract() {
     assert_eq!(moto.open_uploads("blobs"), 0, "every upload was completed or aborted");
 }
 
-/// A world in which what was to be done beside everything else waits until it is told to, or dies with its process.
+/// A world in which background tasks wait until they are told to run, or die with their process.
 #[derive(Default)]
 struct Waiting(Mutex<Vec<BoxFuture<'static, ()>>>);
 

@@ -71,7 +71,7 @@ impl Drop for Moto {
     }
 }
 
-/// Reads what the server says, to its end, so that it never waits for us; answers the port when it is told.
+/// Reads the server's output to its end, so that the server never waits for us; returns the port it prints.
 fn port(lines: impl Iterator<Item = String> + Send + 'static) -> u16 {
     let (said, heard) = mpsc::channel();
     let read = move || lines.for_each(|line| drop(said.send(line)));

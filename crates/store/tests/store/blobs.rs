@@ -1,4 +1,4 @@
-//! The blob stores that need no server, held to the contract, and what only a directory can show.
+//! The blob stores that need no server, held to the contract, and tests of the directory alone.
 
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
@@ -116,7 +116,7 @@ async fn what_a_killed_writer_left_is_listed_and_goes_with_its_name() {
         [Listed { name: name(0), state: State::Unfinished }, Listed { name: name(1), state: State::Whole { len: 5 } }];
     assert_eq!(open(root.path()).await.list(None, 10).await.unwrap().objects, left);
 
-    // The same writer tries again: what its first try left goes.
+    // The same writer tries again: the remains of its first try are removed.
     store.create(name(0), from_bytes("half")).await.unwrap();
     assert_eq!(files(unfinished.clone()), [format!("{}.99-1", name(1))]);
     for name in [name(0), name(1)] {

@@ -47,7 +47,7 @@ async fn has(store: &Embedded, name: &str) -> bool {
     records::get_one(store, SHARD, key(name)).await.unwrap().is_some()
 }
 
-/// Runs a task beside, and gives what it answers.
+/// Runs a task beside, and returns its answer.
 fn beside<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> oneshot::Receiver<T> {
     let (tell, told) = oneshot::channel();
     RealWorld::here().spawn("beside", Box::pin(async move { drop(tell.send(task.await)) }));

@@ -34,7 +34,7 @@ records_contract!(socket, guest_of_memory, seeds: 60);
 records_contract!(embedded_owner, async |world| owner_and_guest(world).await.0, seeds: 20);
 records_contract!(embedded_guest, async |world| owner_and_guest(world).await.1, seeds: 20);
 
-// A wrapper must keep every promise that what it wraps keeps.
+// A wrapper must keep every promise of the store it wraps.
 records_contract!(kept_memory, async |world| keep(Arc::new(Memory::new(world)), ()), seeds: 3);
 
 /// Memory, through a socket.

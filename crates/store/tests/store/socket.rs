@@ -70,7 +70,7 @@ fn put(name: impl AsRef<[u8]>) -> Batch {
     batch
 }
 
-/// Runs a task beside, and gives what it answers.
+/// Runs a task beside, and returns its answer.
 fn beside<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> oneshot::Receiver<T> {
     let (tell, told) = oneshot::channel();
     RealWorld::here().spawn("beside", Box::pin(async move { drop(tell.send(task.await)) }));
@@ -435,14 +435,14 @@ async fn a_stranger() {
     assert_eq!(reads_to_end(Path::new(&path), &greeting).await, b"");
 }
 
-/// Only the superuser can become somebody else; for others the rule itself is tested beside it.
+/// Only the superuser can become another user; for others the rule itself is tested beside it.
 #[tokio::test]
 async fn another_user_is_refused_by_both_sides() {
     let served = Served::new(memory());
     if served.path().metadata().unwrap().uid() != 0 {
         return;
     }
-    // As if somebody had opened the doors.
+    // As if another user had been let into the directory.
     std::fs::set_permissions(served.dir.path(), Permissions::from_mode(0o755)).unwrap();
     std::fs::set_permissions(served.path(), Permissions::from_mode(0o666)).unwrap();
     let program = served.dir.path().join("stranger");

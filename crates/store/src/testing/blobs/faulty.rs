@@ -129,7 +129,7 @@ async fn write(blobs: &dyn Blobs, scratch: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Tries a second time what failed once, as the errors' hints say.
+/// Retries a call that failed once, as the errors' hints say.
 async fn again<'a, T>(call: impl Fn() -> BoxFuture<'a, Result<T, Error>>) -> Result<T, Error> {
     match call().await {
         Err(Error::Unavailable { .. } | Error::Unknown { .. }) => call().await,

@@ -4,7 +4,7 @@ use super::Bed;
 use crate::testing::batches::*;
 use onceflow_core::{Op, Pick, Shard, batch::Invalid};
 
-/// Each operation works on what the ones before it left.
+/// Each operation works on the rows that the ones before it left.
 pub async fn operations_apply_in_order(bed: Bed) {
     let check = async |ops: Vec<Op>, left: Option<&str>| {
         bed.run([put(key("a"), row("old"))]).await;

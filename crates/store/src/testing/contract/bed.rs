@@ -1,4 +1,4 @@
-//! The bed a promise is tested in: a new store and its world, and what every test says about them.
+//! The bed a promise is tested in: a new store and its world, and the calls that every test makes on them.
 
 use crate::{
     records::{CommitResult, Committed, Error, Records, Refused, Scan},
@@ -107,7 +107,7 @@ impl Bed {
         all
     }
 
-    /// A fence that nobody had before.
+    /// A fence that was never used before.
     pub fn fence(&self) -> Fence {
         self.fences.next()
     }

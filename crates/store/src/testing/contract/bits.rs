@@ -1,4 +1,4 @@
-//! A set that fills: each number may arrive any number of times; when all have, what waits for them happens once.
+//! A set that fills: each number may arrive any number of times; when all have, the trigger fires once.
 
 use super::Bed;
 use crate::testing::batches::*;

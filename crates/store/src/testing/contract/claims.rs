@@ -17,7 +17,7 @@ pub async fn a_claim_stores_its_fence_and_deadline(bed: Bed) {
     assert_eq!(bed.get(queue().key("a")).await, Some(inbox("a")), "the row itself stays as it was");
 }
 
-/// The deadline is the store's time plus the time to live; what cannot be counted is never.
+/// The deadline is the store's time plus the time to live; a deadline beyond the largest time is never.
 pub async fn a_deadline_is_store_time_plus_ttl(bed: Bed) {
     for (name, ttl_ms) in [("a", 0), ("b", 1), ("c", 30_000), ("d", u64::MAX)] {
         bed.world.advance(7);
@@ -62,7 +62,7 @@ pub async fn a_claim_returns_the_inbox_rows_in_order(bed: Bed) {
     assert!(!claimed.more);
 }
 
-/// An inbox may be empty, in any group, under any prefix; its note is nobody's business.
+/// An inbox may be empty, in any group, under any prefix; the store does not interpret its note.
 pub async fn an_inbox_may_be_any_group_and_prefix(bed: Bed) {
     let last = Name::new([0xFF, 0xFF]);
     let group = Group::rows([0, 0xFF]);

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 
 const TASKS: u32 = 8;
 
-/// Runs a task for each number, all at once, and collects what they answer.
+/// Runs a task for each number, all at once, and collects their answers.
 async fn at_once<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     bed: Bed,
     task: impl Fn(Arc<Bed>, u32) -> F,
@@ -86,7 +86,7 @@ pub async fn concurrent_claims_take_each_row_once(bed: Bed) {
     assert_eq!((taken.len(), taken.iter().collect::<BTreeSet<_>>().len()), (200, 200));
 }
 
-/// Positions of different batches differ, whoever commits them.
+/// Positions of different batches differ, whichever caller commits them.
 pub async fn concurrent_batches_have_distinct_positions(bed: Bed) {
     let (_, positions) = at_once(bed, async |bed, _| {
         let mut positions = Vec::new();

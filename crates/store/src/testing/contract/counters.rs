@@ -1,4 +1,4 @@
-//! A number that is changed by batches; when a batch leaves it at zero, what waits for that happens once.
+//! A number that is changed by batches; when a batch leaves it at zero, its trigger fires once.
 
 use super::Bed;
 use crate::testing::batches::*;

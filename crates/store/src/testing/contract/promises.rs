@@ -188,7 +188,7 @@ macro_rules! records_contract {
 mod tests {
     use super::*;
 
-    /// Every promise that is written is also listed, or nobody would be held to it.
+    /// Every promise that is written is also listed, or no backend would be held to it.
     #[test]
     fn every_promise_is_listed() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/testing/contract");

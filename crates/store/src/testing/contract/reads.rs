@@ -13,7 +13,7 @@ pub async fn get_returns_rows_in_the_order_of_the_keys(bed: Bed) {
     assert_eq!(bed.records.get(SHARD, &[]).await.expect("the store answers"), []);
 }
 
-/// Any bytes are a name, an id or a content, and what was put is what is read.
+/// Any bytes are a name, an id or a content, and a row reads as it was put.
 pub async fn any_bytes_round_trip(bed: Bed) {
     let all: Vec<u8> = (0..=255).collect();
     for group in [Group::rows(&all), Group::rows(""), Group::rows([0]), Group::rows("a/b:{c}"), Group::rows("\n\"")] {
@@ -34,7 +34,7 @@ pub async fn names_sort_bytewise(bed: Bed) {
     assert_eq!(found.iter().map(|(key, _)| key.name.as_bytes()).collect::<Vec<_>>(), sorted);
 }
 
-/// Every combination of prefix, start and limit answers what a plain loop over all rows would.
+/// Every combination of prefix, start and limit gives the same rows as a plain loop over all rows.
 pub async fn every_scan_equals_a_filter_over_all_rows(bed: Bed) {
     let names: [&[u8]; 11] =
         [b"", b"a", b"a\0", b"ab", b"a\xFF", b"a\xFF\xFF", b"b", b"\xFE", b"\xFF", b"\xFF\xFF", b"\xFF\xFFz"];

@@ -28,7 +28,7 @@ pub async fn absent_present_and_equals_test_the_row(bed: Bed) {
     }
 }
 
-/// Counters and bitmaps are rows like others to whoever compares them.
+/// Counters and bitmaps are compared like any other rows.
 pub async fn counters_and_bitmaps_compare_as_bytes(bed: Bed) {
     bed.run([add(key("n"), -3, []), bit(key("b"), 9, 10, []), bit(key("b"), 0, 10, [])]).await;
     let set = bits(&[0, 9], 10).unwrap();
@@ -41,7 +41,8 @@ pub async fn counters_and_bitmaps_compare_as_bytes(bed: Bed) {
     }
 }
 
-/// The answer names the first require that does not hold and what its row held, so that the caller need not ask.
+/// The answer names the first require that does not hold and the content of its row, so that the caller need not read
+/// it.
 pub async fn a_refusal_returns_the_first_failed_require_and_its_row(bed: Bed) {
     bed.apply(batch([put(key("a"), row("1")), put(key("b"), row("2"))])).await;
     let refused = async |requires: Vec<Require>| -> (usize, Option<Row>) {
@@ -77,7 +78,7 @@ pub async fn a_refused_batch_changes_nothing(bed: Bed) {
     assert_eq!(bed.take_all().await, "lane");
 }
 
-/// Requires see the rows as they were before the batch, not what its operations make of them.
+/// Requires see the rows as they were before the batch, not as its operations leave them.
 pub async fn requires_see_the_rows_before_the_batch(bed: Bed) {
     let mut first = batch([put(key("a"), row("1"))]);
     first.require_absent(key("a"));

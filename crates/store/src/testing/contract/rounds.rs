@@ -1,11 +1,11 @@
-//! Triggers fire after all plain operations; what they do may complete other rows, which fire in the next round.
+//! Triggers fire after all plain operations; their operations may complete other rows, which fire in the next round.
 //! Counters fire only when no bitmap is full.
 
 use super::Bed;
 use crate::testing::batches::*;
 use onceflow_core::Pick;
 
-/// A trigger sees, and can undo, everything the batch did, also what stands after it.
+/// A trigger sees, and can undo, everything the batch did, also the operations that stand after it.
 pub async fn triggers_fire_after_all_operations_of_the_batch(bed: Bed) {
     let fires = |then| bit(key("set"), 0, 1, [then]);
     bed.run([fires(put(key("a"), row("trigger"))), put(key("a"), row("plain"))]).await;
@@ -68,7 +68,7 @@ pub async fn counters_fire_only_when_no_bitmap_is_full(bed: Bed) {
     assert_eq!(bed.get(key("n")).await, Some(count(1)));
     let done = bed.run([zero(), chain(add(key("n"), -1, []))]).await;
     assert_eq!(done.fired, ["a", "b", "c", "n"].map(key));
-    // A row that was at zero, and was then put or deleted by a set's trigger, is what it is now.
+    // A row at zero that a set's trigger then puts or deletes counts as it is at the end.
     assert_eq!(bed.run([zero(), chain(put(key("n"), row("text")))]).await.fired, ["a", "b", "c"].map(key));
     assert_eq!(bed.run([delete(key("n")), zero(), chain(delete(key("n")))]).await.fired, ["a", "b", "c"].map(key));
 }

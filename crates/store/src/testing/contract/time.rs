@@ -19,7 +19,7 @@ pub async fn positions_increase_with_every_change(bed: Bed) {
     assert!(bed.records.position() >= taken);
 }
 
-/// A refusal, a claim that finds nothing and a read are decided on what was there: a position not before it.
+/// A refusal, a claim that finds nothing and a read carry a position not before the state they were decided on.
 pub async fn a_refusal_carries_the_position_it_was_decided_at(bed: Bed) {
     let there = bed.run([put(key("a"), row(""))]).await.position;
     let mut asks = batch([]);

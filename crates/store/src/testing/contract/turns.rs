@@ -4,7 +4,7 @@ use super::{Bed, bed::name_of};
 use crate::testing::batches::*;
 use onceflow_core::{Name, Op, Pick};
 
-/// Commits these with a claim; answers the name of what it took.
+/// Commits these with a claim; returns the name of the row it took.
 async fn take_after(bed: &Bed, ops: impl IntoIterator<Item = Op>, pick: Pick) -> String {
     let mut batch = bed.once(ops);
     batch.claim(bed.claim(pick));
@@ -47,14 +47,14 @@ pub async fn a_busy_lane_does_not_starve_another(bed: Bed) {
     }
 }
 
-/// The turn is remembered by the queue, whoever claims and however the row comes and goes.
+/// The queue remembers the turn, whichever caller claims and however the row comes and goes.
 pub async fn claiming_an_enabled_row_advances_the_round_robin(bed: Bed) {
     bed.run([ready("lane-aaa1"), ready("lane-bbb1"), ready("lane-ccc1")]).await;
     assert_eq!(take_after(&bed, [ready("lane-bbb2")], Pick::EnabledFirst).await, "lane-bbb2");
     assert_eq!(bed.take_all().await, "lane-ccc1 lane-aaa1 lane-bbb1");
 }
 
-/// Enabled first: the row this batch made ready, before older ones and whoever's turn it is.
+/// Enabled first: the row this batch made ready, before older ones, whichever lane has the turn.
 pub async fn enabled_first_claims_the_row_the_batch_enabled(bed: Bed) {
     bed.run([ready("lane-aaa1")]).await;
     assert_eq!(take_after(&bed, [ready("lane-zzz1")], Pick::EnabledFirst).await, "lane-zzz1");

@@ -51,7 +51,7 @@ pub async fn a_row_freed_between_seen_and_wait_is_not_missed(bed: Bed) {
     bed.records.wait(SHARD, seen, Timestamp::NEVER).await.expect("it is a hint, not a promise of work");
 }
 
-/// A wait ends at its time, also when nothing happens but what nobody waits for.
+/// A wait ends at its time, also when nothing happens that it waits for.
 pub async fn a_wait_ends_at_its_deadline(bed: Bed) {
     let now = bed.records.now().await.expect("the store answers");
     for until in [Timestamp::ZERO, now] {

@@ -12,9 +12,9 @@ use std::sync::Arc;
 pub enum Fault {
     /// The process dies before the call does anything. It and all later calls fail.
     StopBefore,
-    /// The call does what it should, then the process dies. Its answer is lost and all later calls fail.
+    /// The call is executed, then the process dies. Its answer is lost and all later calls fail.
     StopAfter,
-    /// The call does what it should, and its answer is lost: [`Error::Unknown`] for a batch. Later calls work.
+    /// The call is executed, and its answer is lost: [`Error::Unknown`] for a batch. Later calls work.
     /// For a call that changes nothing it is the same as [`Fault::FailOnce`].
     LoseReply,
     /// The call does nothing and fails with [`Error::Unavailable`]. Later calls work.

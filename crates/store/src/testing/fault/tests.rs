@@ -20,7 +20,7 @@ fn memory() -> Arc<dyn Records> {
     Arc::new(Memory::new(TestWorld::new(1)))
 }
 
-/// Puts a, b and c with the fault at the second call; answers what became of each, and which are there.
+/// Puts a, b and c with the fault at the second call; returns the result of each, and which rows are stored.
 async fn story(fault: Fault) -> String {
     let store = memory();
     let faulty = Faulty::new(store.clone(), FaultPlan::at(2, fault));

@@ -56,7 +56,7 @@ impl Model {
         self.rows.iter().filter(lasts).map(|((shard, key), row)| (*shard, key.clone(), row.clone())).collect()
     }
 
-    /// Does what the batch says, if it may.
+    /// Applies the batch, if its requires hold.
     pub fn commit(&mut self, batch: &Batch, now: Timestamp) -> Expected {
         if batch.check().is_err() {
             return Expected::Invalid;
@@ -104,7 +104,8 @@ impl Attempt {
         }
     }
 
-    /// Fires what these have completed and answers what follows; `None` if nothing is complete.
+    /// Fires the rows that these operations completed and returns the operations that follow; `None` if no row is
+    /// complete.
     fn fire(&mut self, ops: &[Op]) -> Option<Vec<Op>> {
         let before = self.fired.len();
         let mut next = vec![];

@@ -21,12 +21,12 @@ impl SkewedWorld {
         Arc::new(SkewedWorld { world, ahead_ms: Arc::new(AtomicI64::new(ahead_ms)), passed_ms: Arc::default() })
     }
 
-    /// Changes the skew, as if someone had set this machine's clock.
+    /// Changes the skew, as if a user had set this machine's clock.
     pub fn set_ahead_ms(&self, ahead_ms: i64) {
         self.ahead_ms.store(ahead_ms, SeqCst);
     }
 
-    /// Lets so much time have gone by, by all clocks: nobody set the wall clock.
+    /// Lets time pass on all clocks: the wall clock is not set.
     pub fn set_passed_ms(&self, passed_ms: u64) {
         self.passed_ms.store(passed_ms, SeqCst);
     }

@@ -35,7 +35,7 @@ async fn take(store: &Embedded, fence: Fence) -> Option<Claimed> {
     loop {
         match store.commit(batch.clone()).await {
             Ok(CommitResult::Applied(committed)) => return committed.claimed,
-            // Sent to an owner that was killed: what it granted, nobody was told.
+            // Sent to an owner that was killed: the claims it granted never reached a caller.
             Err(Error::Unknown(_)) => {}
             other => panic!("a claim requires nothing: {other:?}"),
         }
@@ -70,7 +70,7 @@ async fn guests_keep_their_claims_when_the_owner_closes() {
     let (mine, others) = (Fences::new(1), Fences::new(2));
     let fence = mine.next();
     let step = take(&holder, fence).await.unwrap().name;
-    // Owners come and go, one after the other; whoever has claimed a step lives on.
+    // Owners come and go, one after the other; the process that has claimed a step lives on.
     for _ in 0..10 {
         let next = open(dir.path()).await;
         assert_eq!(take(&next, others.next()).await, None);
@@ -139,7 +139,7 @@ async fn guests_keep_their_claims_when_the_owner_is_killed() {
     let of_two = take(&two, fence_of_two).await.unwrap().name;
     assert_ne!(of_one, of_two);
     owner.kill().await.unwrap();
-    // Whichever of them owns the directory now: neither is granted what the other has.
+    // Whichever of them owns the directory now: neither is granted a claim that the other has.
     assert_eq!((take(&one, ones.next()).await, take(&two, twos.next()).await), (None, None));
     assert!(finish(&one, &of_one, fence_of_one).await && finish(&two, &of_two, fence_of_two).await);
 }

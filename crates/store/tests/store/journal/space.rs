@@ -1,4 +1,4 @@
-//! How much disk a journal takes, and what it does when there is none.
+//! The disk space a journal takes, and its behaviour when there is none.
 
 use super::support::*;
 use onceflow_store::{
@@ -32,7 +32,7 @@ async fn a_full_disk_refuses_before_anything_is_visible_and_goes_on_when_there_i
     assert!(there >= 5, "only {there} batches went in");
     assert_eq!(journal.get(SHARD, &[key(&format!("large-{count}"))]).await.unwrap(), [None]);
     assert!(journal.health().is_ok(), "a full disk is no fault");
-    // Small ones still fit into what is prepared; what is there is safe.
+    // Small ones still fit into the prepared space; stored rows are safe.
     let (reopened, _) = open(&disk.after_power_cut(1), Options::default()).unwrap();
     assert_eq!(rows(&reopened.state()).len(), there);
     disk.limit_bytes(None);

@@ -1,4 +1,4 @@
-//! A journal on a disk in memory, and a record of what it was told.
+//! A journal on a disk in memory, and a record of its answers.
 
 use onceflow_store::{
     BoxFuture, Error, Records, World,
@@ -77,7 +77,7 @@ pub(crate) struct Told {
     pub(crate) acknowledged: usize,
 }
 
-/// Commits `n` batches, one after the other, until one fails; notes what was applied and acknowledged.
+/// Commits `n` batches, one after the other, until one fails; records those that were applied and acknowledged.
 pub(crate) async fn work(journal: &Journal, seed: u64, n: usize) -> (Told, Option<Error>) {
     let mut told = Told { after: vec![rows(&journal.state())], acknowledged: 0 };
     let mut random = Random::new(seed);

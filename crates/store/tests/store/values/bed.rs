@@ -1,4 +1,4 @@
-//! Where the cases run: a store in a world moved by hand, a budget, and short words for what is done to it.
+//! The test bed of the cases: a store in a world moved by hand, a budget, and short names for the calls on it.
 
 use onceflow_store::{
     Records,

@@ -1,4 +1,4 @@
-//! Cases 1 to 12: what an update does, and what is left.
+//! Cases 1 to 12: the effects of an update, and the rows that are left.
 
 use super::bed::{Bed, SHARD, each_store, guest, puts, refused, root, target};
 use onceflow_store::{

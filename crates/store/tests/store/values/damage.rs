@@ -217,7 +217,7 @@ async fn with_inline(bed: &Bed) {
     changes.push(ValueChange::Set { edge: root("L2"), to: "l".into(), deadline: None });
     batch.ops.extend(bed.values.blind_ops(&changes));
     assert!(bed.records.commit(batch).await.unwrap().is_applied());
-    // As the bed expects it: what R and L hold is let go at the end.
+    // As the bed expects it: the values that R and L hold are released at the end.
     bed.values.update(Update::new().set(&root("L"), "m").clear(&root("M")).clear(&root("L2"))).await.unwrap();
     while bed.values.reclaim(usize::MAX).await.unwrap().more {}
     bed.fsck().await;

@@ -185,7 +185,7 @@ async fn life(values: &Values, records: &dyn Records, budget: usize) -> Result<(
     for (index, element) in (0..).zip(MIXED) {
         let mut changes = changes::elements(index, &[element]);
         if let Some(id) = Some(element).filter(|id| !id.starts_with('=')) {
-            // Values that nobody held would be gone.
+            // Values without a holder would be gone.
             let id = format!("{id}:{index}");
             changes = [vec![changes::put(&id, &[])], changes::elements(index, &[&id])].concat();
         }

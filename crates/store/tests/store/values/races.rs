@@ -46,7 +46,7 @@ impl Between {
     }
 }
 
-/// Whatever comes of it: what it refers to may be gone, or live on as something else.
+/// Any result is fine: the values it refers to may be gone, or live on as something else.
 async fn perform(values: &Values, act: &Act) {
     let done = match act {
         Act::Update(update) => values.update(update.clone()).await.map(drop),

@@ -1,4 +1,4 @@
-//! Flaws that change what is asked or what is answered, and nothing else.
+//! Flaws that change a request or an answer, and nothing else.
 
 use super::Flaw;
 use onceflow_store::{

@@ -96,7 +96,7 @@ impl Flawed {
         Ok(outcome)
     }
 
-    /// Fires counters that are zero after the plain operations, before what follows from a full bitmap applies.
+    /// Fires counters that are zero after the plain operations, before the trigger of a full bitmap applies.
     async fn counters_too_early(&self, batch: Batch) -> Result<CommitResult, Error> {
         let (mut early, mut triggers) = (batch.clone(), BTreeMap::new());
         early.claim = None;
@@ -129,7 +129,7 @@ impl Flawed {
         answer
     }
 
-    /// Claims the first free row by name, whoever's turn it is.
+    /// Claims the first free row by name, whichever lane has the turn.
     async fn ignoring_turns(&self, mut batch: Batch) -> Result<CommitResult, Error> {
         let (shard, claim) = (batch.shard, batch.claim.take());
         let mut outcome = self.records.commit(batch).await?;
