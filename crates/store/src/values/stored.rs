@@ -125,7 +125,8 @@ impl<'a> Head<'a> {
         matches!(self.kind, GATHERED | OBJECT)
     }
 
-    /// The elements or object to be deleted with a swept value; `None` if its row is damaged. Reads nothing of an inline content.
+    /// The elements or object to be deleted with a swept value; `None` if its row is damaged. Reads nothing of an inline
+    /// content.
     pub(super) fn belongings(&self) -> Option<Belongings> {
         match self.kind {
             INLINE | LOST | SOURCE => Some(Belongings::None),

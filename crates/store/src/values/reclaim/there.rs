@@ -21,7 +21,8 @@ pub(super) struct There {
 }
 
 impl Values {
-    /// The store can sweep by itself, and the budget suffices: a call looks at as many values as one value can refer to.
+    /// The store can sweep by itself, and the budget suffices for one call, which looks at as many values as one value
+    /// can refer to.
     pub(super) fn sweeps_on_server(&self, touch_max: usize) -> bool {
         self.records.concurrent_sweeps() > 0 && touch_max >= limits::REFS_PER_VALUE_MAX
     }
