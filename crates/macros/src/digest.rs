@@ -11,7 +11,7 @@ impl CodeDigest {
         CodeDigest(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
     }
 
-    /// Takes in some code.
+    /// Adds code to the digest.
     pub(crate) fn code(mut self, code: TokenStream) -> Self {
         self.tokens(code, false);
         self
@@ -27,13 +27,13 @@ impl CodeDigest {
         }
     }
 
-    /// One token, and that it ends here.
+    /// Adds one token, and a terminator.
     fn word(&mut self, word: &str) {
         self.bytes(word.as_bytes());
         self.bytes(&[0]);
     }
 
-    /// `keep_last_comma`: it makes a tuple, `(a,)`.
+    /// Adds tokens. `keep_last_comma` is set where the last comma makes a tuple, `(a,)`.
     fn tokens(&mut self, code: TokenStream, keep_last_comma: bool) {
         let tokens: Vec<_> = code.into_iter().collect();
         let mut at = 0;
@@ -73,7 +73,7 @@ fn commas(code: TokenStream) -> usize {
     code.into_iter().filter(|token| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',')).count()
 }
 
-/// Whether parentheses after this are those of a call, a pattern or parameters, so that `(a,)` is the same as `(a)`.
+/// Parentheses after this token are those of a call, a pattern or parameters, so that `(a,)` is the same as `(a)`.
 fn is_call(before: Option<&TokenTree>) -> bool {
     const KEYWORDS: [&str; 12] =
         ["as", "break", "else", "if", "in", "let", "match", "move", "mut", "ref", "return", "while"];

@@ -140,7 +140,7 @@ pub(crate) fn held(function: &ItemFn, what: &str) -> TokenStream {
     }
 }
 
-/// A name as people see it: without what only the compiler wants.
+/// Returns a name as users see it, without `r#` and leading underscores.
 pub(crate) fn label(name: &Ident) -> String {
     name.to_string().trim_start_matches("r#").trim_start_matches('_').into()
 }
@@ -156,7 +156,7 @@ pub(crate) fn returns(signature: &Signature) -> Type {
     }
 }
 
-/// Refuses what only plain functions of one type can be.
+/// Refuses signatures that are not those of a plain function.
 pub(crate) fn plain(what: &str, signature: &Signature) -> Result<()> {
     let refuse = |span: proc_macro2::Span, why: &str| Err(Error::new(span, format!("a {what} {why}")));
     if !signature.generics.params.is_empty() || signature.generics.where_clause.is_some() {
@@ -243,7 +243,7 @@ fn parameters(signature: &Signature) -> Result<Vec<Parameter>> {
     all(read)
 }
 
-/// All of them, or all errors.
+/// Returns all values, or all errors combined.
 fn all<T>(results: impl Iterator<Item = Result<T>>) -> Result<Vec<T>> {
     let (mut good, mut bad) = (Vec::new(), None::<Error>);
     for result in results {

@@ -16,7 +16,7 @@ const SIZES: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
 ];
 
-/// In milliseconds.
+/// Parses a duration to milliseconds.
 pub(crate) fn duration_ms(text: &LitStr) -> syn::Result<u64> {
     let wrong = || {
         format!("`{}` is not a duration: write it like \"250ms\", \"30s\", \"1m30s\", \"2h\" or \"1d\"", text.value())
@@ -24,13 +24,13 @@ pub(crate) fn duration_ms(text: &LitStr) -> syn::Result<u64> {
     parse(&text.value(), &DURATIONS).ok_or_else(|| syn::Error::new(text.span(), wrong()))
 }
 
-/// In bytes.
+/// Parses a size to bytes.
 pub(crate) fn bytes(text: &LitStr) -> syn::Result<u64> {
     let wrong = || format!("`{}` is not a size: write it like \"512MB\", \"2GB\" or \"2GiB\"", text.value());
     parse(&text.value(), &SIZES).ok_or_else(|| syn::Error::new(text.span(), wrong()))
 }
 
-/// Numbers, each with a unit, added up.
+/// Parses numbers, each with a unit, and adds them up.
 fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let (mut rest, mut sum) = (text, 0_u64);
     loop {

@@ -133,7 +133,7 @@ impl Engine {
         self.start(flow, inputs).await?.result().await
     }
 
-    /// A run that was started before, by this process or another.
+    /// Finds a run that was started before, by this process or another.
     ///
     /// # Errors
     /// [`NoRun`](onceflow_engine::Error::NoRun) if there is none of this key, or not any more.
@@ -214,7 +214,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The engine below, for what has no typed face.
+    /// The untyped engine below, for operations without a typed interface.
     pub fn untyped(&self) -> &onceflow_engine::Engine {
         &self.inner.engine
     }

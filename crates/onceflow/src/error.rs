@@ -1,4 +1,4 @@
-//! Why starting a run, or asking for what it gave, did not work; told for people.
+//! Errors of starting a run and of asking for its outputs, with messages for people.
 
 use crate::{Summary, value};
 use onceflow_store::backend::embedded::OpenError;
@@ -12,7 +12,7 @@ pub struct StepError {
 }
 
 impl StepError {
-    /// A chain of causes, the outermost first; none of none.
+    /// Makes a chain of causes, the outermost first; `None` if there are none.
     fn chain(causes: &[String]) -> Option<Self> {
         let below = |source: Option<StepError>, what: &String| {
             Some(StepError { what: what.clone(), source: source.map(Box::new) })
@@ -22,14 +22,14 @@ impl StepError {
 }
 
 impl Error {
-    /// A run that gave no result.
+    /// Makes the error for a run that gave no result.
     pub(crate) fn run(key: &str, summary: Summary) -> Self {
         let source = summary.failures.first().and_then(|failed| StepError::chain(&failed.causes));
         Error::Run { key: key.into(), summary: Box::new(summary), source }
     }
 }
 
-/// Why something asked of an [`Engine`](crate::Engine) or a [`Run`](crate::Run) did not work.
+/// The error of an operation of an [`Engine`](crate::Engine) or a [`Run`](crate::Run).
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The store could not be opened.
@@ -39,7 +39,7 @@ pub enum Error {
     #[cfg(feature = "redis")]
     #[error(transparent)]
     Connect(#[from] onceflow_store::backend::redis::ConnectError),
-    /// A server was asked for.
+    /// A server was requested, but this build has no support for servers.
     #[cfg(not(feature = "redis"))]
     #[error("stores on servers need the feature `redis` of the crate `onceflow`")]
     NoServers,
@@ -74,7 +74,7 @@ pub enum Error {
     Input {
         /// The flow.
         flow: String,
-        /// Why.
+        /// The error of the value.
         source: value::Error,
     },
     /// An output could not be read as its type.
@@ -82,7 +82,7 @@ pub enum Error {
     Output {
         /// The run.
         key: String,
-        /// Why.
+        /// The error of the value.
         source: value::Error,
     },
     /// Everything else: a flow that does not check, inputs it does not have, a store that does not answer.

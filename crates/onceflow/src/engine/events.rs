@@ -16,12 +16,12 @@ impl Events {
         Events { receiver }
     }
 
-    /// Waits for the next; `None` after the last.
+    /// Waits for the next event; `None` after the last.
     pub async fn next(&mut self) -> Option<Event> {
         self.receiver.recv().await
     }
 
-    /// The next, if it is there already.
+    /// Returns the next event, if it is there already.
     pub fn ready(&mut self) -> Option<Event> {
         self.receiver.try_recv().ok()
     }

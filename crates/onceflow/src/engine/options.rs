@@ -1,11 +1,11 @@
-//! How an engine behaves, said before it is opened.
+//! The settings of an engine, made before it is opened.
 
 use super::Engine;
 use crate::Error;
 use onceflow_engine::Options;
 use std::{path::PathBuf, time::Duration};
 
-/// How an engine is to behave. The defaults are for one process on one machine.
+/// The settings of an engine. The defaults are for one process on one machine.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -51,13 +51,13 @@ impl EngineBuilder {
         self
     }
 
-    /// Takes no steps but those of the classes that were named.
+    /// Takes only steps of the classes that were named.
     pub fn only_these_classes(mut self) -> Self {
         self.options.other_classes = false;
         self
     }
 
-    /// How long a step stays its own without a sign of life. Signs are given three times as often.
+    /// The lease: how long a step stays with this engine without a heartbeat. Heartbeats are three times as frequent.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.options.lease_ms = ms(lease).max(1);
         self
@@ -75,25 +75,25 @@ impl EngineBuilder {
         self
     }
 
-    /// Whether neighbouring pure tasks become one step.
+    /// Fuses neighbouring pure tasks into one step.
     pub fn fuse(mut self, fuse: bool) -> Self {
         self.options.fuse = fuse;
         self
     }
 
-    /// Whether it takes steps at all; one that does not starts runs, waits for them, and leaves the work to others.
+    /// Lets the engine take steps. One that takes none starts runs, waits for them, and leaves the work to others.
     pub fn works(mut self, works: bool) -> Self {
         self.options.works = works;
         self
     }
 
-    /// Where files are put for the tasks that read them; the system's place for such without this.
+    /// The directory where files are materialised for tasks; without this, the system's directory for temporary files.
     pub fn scratch(mut self, directory: impl Into<PathBuf>) -> Self {
         self.options.scratch = directory.into();
         self
     }
 
-    /// Something that tasks take by its type, as [`State`](crate::State): a pool, a client, settings. One of each type.
+    /// Adds a value that tasks take by type, as [`State`](crate::State): a pool, a client, settings. One of each type.
     pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
         self.options.resources.add(state);
         self
@@ -124,7 +124,7 @@ impl EngineBuilder {
     }
 }
 
-/// Milliseconds, as the engine counts; as many as can be counted.
+/// Converts a duration to the engine's milliseconds, saturating.
 pub(crate) fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

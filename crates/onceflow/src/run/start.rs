@@ -1,4 +1,4 @@
-//! How a run is started: what it is called, what it is given, how long it is remembered.
+//! The start of a run: its key, its inputs, its history.
 
 use super::Run;
 use crate::{

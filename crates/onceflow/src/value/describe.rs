@@ -35,7 +35,7 @@ pub fn named(name: &str, of: &[Type]) -> Type {
 pub struct TypeOf<T>(PhantomData<T>);
 
 impl<T> TypeOf<T> {
-    /// Ask about `T`.
+    /// Asks about `T`.
     #[expect(clippy::new_without_default, reason = "only derived code calls it")]
     pub fn new() -> Self {
         TypeOf(PhantomData)
@@ -51,7 +51,7 @@ impl<T: Value> TypeOf<T> {
 
 /// The answer for types that are no values.
 pub trait UnknownType {
-    /// Nothing is known.
+    /// Returns `None`: the type has no kernel type.
     fn ty(&self) -> Option<Type> {
         None
     }

@@ -23,7 +23,7 @@ impl<T: Value> Value for Vec<T> {
 
 impl<T: Literal> Literal for Vec<T> {}
 
-/// How none is written where something must be: among the elements of a list.
+/// The encoding of none among the elements of a list, where every element needs one.
 pub(crate) const NIL: &[u8] = &[0xc0];
 
 /// An option of an option is one option: there is only one kind of nothing between tasks, so `Some(None)` arrives as

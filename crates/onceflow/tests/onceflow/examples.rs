@@ -5,7 +5,7 @@ use std::{
     process::Command,
 };
 
-/// Where cargo puts examples: it builds them before it runs tests.
+/// Returns the path where cargo puts an example: it builds examples before it runs tests.
 fn example(name: &str) -> PathBuf {
     let here = std::env::current_exe().expect("the path of this test");
     let profile = here.ancestors().nth(2).expect("target/debug/deps/this");

@@ -1,4 +1,4 @@
-//! The typed front end, one file an idea. One binary, so that it is linked once.
+//! Tests of the typed front end, one file for each topic. One binary, so that it is linked once.
 
 mod bodies;
 mod compile_fail;

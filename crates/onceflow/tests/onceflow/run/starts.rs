@@ -242,7 +242,7 @@ async fn a_handle_whose_run_was_replanned_to_other_inputs_is_superseded() {
     assert!(matches!(&error, Error::Superseded { key } if key == "k"), "{error}");
     assert!(matches!(first.output(&flow.outputs()).await, Err(Error::Superseded { .. })));
     assert!(matches!(first.wait().await, Err(Error::Superseded { .. })));
-    // Another life of what is done is the same; who finds a run takes what it gives.
+    // A finished run that is started again gives the same; a caller that finds a run takes whatever it gives.
     let third = engine.start(&flow, 3).key("k").await.unwrap();
     assert_eq!(third.result().await.unwrap(), 3);
     assert!(matches!(second.result().await, Err(Error::Superseded { .. })));
