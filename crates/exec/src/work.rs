@@ -308,7 +308,7 @@ fn make(pool: &Pool, parent: &Dir, address: &str, attempt: u32) -> io::Result<(S
     Err(io::Error::other(format!("{STARTS_MAX} others of attempt {attempt} are there")))
 }
 
-/// Removes the directories of other starts of the same step that are over, which shows in that none is locked.
+/// Removes the directories of other starts of the same step that are over: these directories are not locked.
 fn remove_before(parent: &Dir, address: &str) {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
     for entry in parent.entries().unwrap_or_default() {

@@ -64,7 +64,7 @@ pub trait Value: Sized + Send + 'static {
 )]
 pub trait Literal: Value {}
 
-/// Why a value could not be stored, or not be read as the type that was asked for.
+/// The reason why a value could not be encoded, or not be decoded as the requested type.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Serde refused to write it.

@@ -63,7 +63,7 @@ impl Scan {
         self.bodies();
     }
 
-    /// Drops a word of digits before a redirection: the `2` of `2>` belongs to the operator.
+    /// Ends a word before a redirection; a word of digits is dropped, as the `2` of `2>` belongs to the operator.
     fn end_number_word(&mut self) {
         let top = self.top();
         if top.in_word && !top.is_mixed && top.word.chars().all(|c| c.is_ascii_digit()) {
