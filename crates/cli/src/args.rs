@@ -140,7 +140,7 @@ pub(crate) struct Flow {
     /// Only this output, and what it needs (may be repeated)
     #[arg(long = "output", short = 'o', value_name = "NAME")]
     pub(crate) output: Vec<String>,
-    /// What the run is called; the same key is the same run [default: the flow's name]
+    /// Name of the run; the same key is the same run [default: the flow's name]
     #[arg(long, value_name = "KEY", value_parser = key)]
     pub(crate) key: Option<String>,
     /// How long inner values outlive the run, so that later runs reuse them: 30m, 12h, 7d

@@ -90,7 +90,7 @@ pub(crate) struct Send {
     /// The event, as `wait` names it
     #[arg(value_name = "EVENT")]
     pub(crate) event: String,
-    /// What it brings: the one value, or a JSON object with all of them
+    /// Payload of the event: its one value, or a JSON object with all of them
     #[arg(value_name = "VALUE", conflicts_with = "output")]
     pub(crate) value: Option<String>,
     /// One of the values it brings
@@ -109,7 +109,7 @@ pub(crate) struct Fork {
     /// The run to begin from: a key, the beginning of a key or id, or - for the latest
     #[arg(value_name = "RUN")]
     pub(crate) run: String,
-    /// What the new run is called
+    /// Name of the new run
     #[arg(long, value_name = "KEY", value_parser = key)]
     pub(crate) key: String,
     /// An input that is to be another; a file or list may be a glob
@@ -170,10 +170,10 @@ pub(crate) struct Export {
 
 #[derive(Args, Debug)]
 pub(crate) struct Import {
-    /// What `export` wrote
+    /// File that `export` wrote
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// What the run is called here [default: as it was]
+    /// Name of the run in this store [default: its old name]
     #[arg(long, value_name = "KEY", value_parser = key)]
     pub(crate) key: Option<String>,
     /// In the place of a run of this key that has ended
