@@ -177,7 +177,7 @@ impl Watch {
         }
     }
 
-    /// What is swept, nothing refers to. Where it is put again soon, nobody would notice later.
+    /// Checks that nothing refers to a value that is swept: if the value is put again soon, no later check would notice.
     fn sweeps(&self, batch: &Batch, state: &StoreState) {
         let counts = onceflow_core::Group::rows("values.counts");
         for op in &batch.ops {

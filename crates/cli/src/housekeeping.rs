@@ -36,7 +36,11 @@ pub(crate) async fn release_ended(engine: &Engine, location: &StoreLocation) -> 
             home.tidy(run.id);
         }
     }
-    Ok(engine.release_ended().await?.len())
+    // Only those whose commands were ended above: another process may have died since.
+    for worker in &ended {
+        engine.release(worker.incarnation).await?;
+    }
+    Ok(ended.len())
 }
 
 /// Does the same every few seconds while this process works: another one may be killed with a step that this one could
