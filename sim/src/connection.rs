@@ -5,7 +5,7 @@ use crate::{
     executor::{NodeId, OUTSIDE},
     store::SimStore,
 };
-use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
+use onceflow_core::{Batch, Key, Row, Shard, Timestamp, batch::BatchLimits};
 use onceflow_store::{
     BoxFuture, CommitResult, Error, Page, Position, Records, backend::held::HeldClaims, records::Scan,
 };
@@ -213,6 +213,10 @@ impl Records for Connection {
 
     fn wait(&self, shard: Shard, seen: Position, until: Timestamp) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(self.wait_for(shard, seen, until))
+    }
+
+    fn batch_limits(&self) -> BatchLimits {
+        BatchLimits::EMBEDDED
     }
 }
 

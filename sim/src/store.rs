@@ -10,7 +10,7 @@ use crate::{
     world::START_MS,
 };
 use claims::Standing;
-use onceflow_core::{Batch, Group, Key, Row, Shard, Timestamp, row::bitmap};
+use onceflow_core::{Batch, Group, Key, Row, Shard, Timestamp, batch::BatchLimits, row::bitmap};
 use onceflow_store::{
     CommitResult, Committed, Error, Position,
     state::{Effects, StoreState},
@@ -279,7 +279,7 @@ impl SimStore {
 
     /// Does what a batch says.
     pub fn apply(&self, node: NodeId, batch: &Batch) -> Result<CommitResult, Error> {
-        batch.check()?;
+        batch.check_within(BatchLimits::EMBEDDED)?;
         let mut inner = lock(&self.inner);
         let now = self.read_clock(&mut inner);
         let without_claim;

@@ -1,9 +1,9 @@
 //! Records that count what is asked of them, by kind, and can keep the batches.
 
-use onceflow_core::{Batch, Group, Key, Kind, Name, Row, Shard, Timestamp};
+use onceflow_core::{Batch, Group, Key, Kind, Name, Row, Shard, Timestamp, batch::BatchLimits};
 use onceflow_store::{
     CommitResult, Records,
-    records::{SweepReport, SweepRequest, Error, Page, Position, Scan, UnorderedPage},
+    records::{Error, Page, Position, Scan, ServerRecords, SweepReport, SweepRequest, UnorderedPage},
     world::BoxFuture,
 };
 use std::sync::{
@@ -89,12 +89,33 @@ impl Records for Watched {
         self.records.position()
     }
 
-    fn observes_remote_commits(&self) -> bool {
-        self.records.observes_remote_commits()
+    fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>> {
+        self.calls.nows.fetch_add(1, Relaxed);
+        self.records.now()
     }
 
-    fn batch_ops_hint(&self) -> usize {
-        self.records.batch_ops_hint()
+    fn wait(&self, shard: Shard, seen: Position, until: Timestamp) -> BoxFuture<'_, Result<(), Error>> {
+        self.records.wait(shard, seen, until)
+    }
+
+    fn batch_limits(&self) -> BatchLimits {
+        self.records.batch_limits()
+    }
+
+    fn server(&self) -> Option<&dyn ServerRecords> {
+        self.records.server().map(|_| self as &dyn ServerRecords)
+    }
+}
+
+impl Watched {
+    fn watched_server(&self) -> &dyn ServerRecords {
+        self.records.server().expect("asked of a store on a server only")
+    }
+}
+
+impl ServerRecords for Watched {
+    fn check_store(&self) -> BoxFuture<'_, Result<(), Error>> {
+        self.watched_server().check_store()
     }
 
     fn walk(
@@ -104,24 +125,19 @@ impl Records for Watched {
         from: Option<Name>,
         limit: usize,
     ) -> BoxFuture<'_, Result<UnorderedPage, Error>> {
-        self.records.walk(shard, group, from, limit)
+        self.watched_server().walk(shard, group, from, limit)
+    }
+
+    fn inconsistencies(&self, shard: Shard) -> BoxFuture<'_, Result<Vec<String>, Error>> {
+        self.watched_server().inconsistencies(shard)
     }
 
     fn concurrent_sweeps(&self) -> usize {
-        self.records.concurrent_sweeps()
+        self.watched_server().concurrent_sweeps()
     }
 
     fn sweep(&self, shard: Shard, ask: SweepRequest) -> BoxFuture<'_, Result<Option<SweepReport>, Error>> {
         self.calls.sweeps.fetch_add(1, Relaxed);
-        self.records.sweep(shard, ask)
-    }
-
-    fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>> {
-        self.calls.nows.fetch_add(1, Relaxed);
-        self.records.now()
-    }
-
-    fn wait(&self, shard: Shard, seen: Position, until: Timestamp) -> BoxFuture<'_, Result<(), Error>> {
-        self.records.wait(shard, seen, until)
+        self.watched_server().sweep(shard, ask)
     }
 }

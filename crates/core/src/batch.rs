@@ -20,7 +20,7 @@ use crate::{
     queue::Claim,
     row::Row,
 };
-pub use check::Invalid;
+pub use check::{BatchLimits, Invalid};
 use serde::{Deserialize, Serialize};
 
 /// A condition on a row that must hold for a batch to be applied.

@@ -1,8 +1,17 @@
 //! Every bound of the store and of flows, with its reason. Exceeding one fails at once, with an error that names it.
 
-/// Operations in one batch, those inside triggers included. A thousand small operations take about a millisecond on a
-/// shared server, during which no other client is served.
+/// Operations in one batch on a shared server, those inside triggers included; and everywhere, operations that are no
+/// plain put or delete. A thousand small operations take about a millisecond on a server, during which no other client
+/// is served.
 pub const BATCH_OPS_MAX: usize = 1024;
+
+/// Operations in one batch of an embedded store, if those beyond [`BATCH_OPS_MAX`] are plain puts and deletes: applying
+/// them takes about ten milliseconds, and one sync serves them all.
+pub const PLAIN_OPS_MAX: usize = 65_536;
+
+/// Bytes of the keys of all operations of one batch: 128 each for the largest, and a socket frame must be able to hold
+/// them beside the rows.
+pub const BATCH_NAME_BYTES_MAX: usize = 8 << 20;
 
 /// Requires in one batch: one for every operation and some to spare.
 pub const BATCH_REQUIRES_MAX: usize = 2048;

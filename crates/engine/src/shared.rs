@@ -136,10 +136,12 @@ impl Shared {
 
     /// The error for a run that is not there: its history has ended, or the store was replaced.
     pub(crate) async fn no_run(&self, key: &str) -> Error {
-        match self.records.check_store().await {
-            Err(lost @ onceflow_store::Error::Lost(_)) => lost.into(),
-            _ => Error::NoRun(key.to_owned()),
+        if let Some(server) = self.records.server()
+            && let Err(lost @ onceflow_store::Error::Lost(_)) = server.check_store().await
+        {
+            return lost.into();
         }
+        Error::NoRun(key.to_owned())
     }
 
     pub(crate) async fn row(&self, key: Key) -> Result<Option<Row>, Error> {

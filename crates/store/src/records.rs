@@ -15,8 +15,15 @@
 //! caller that tells anyone else (prints, replies, starts work that touches the world, unlinks a blob) awaits
 //! [`Records::durable`] first; also for refusals and for rows it has read, see [`Records::position`].
 
+mod server;
+
+pub use server::{ServerRecords, SweepReport, SweepRequest, UNORDERED_GROUPS, UnorderedPage, walk};
+
 use crate::world::BoxFuture;
-use onceflow_core::{Batch, Claimed, Group, Key, Name, Row, Shard, Timestamp, batch};
+use onceflow_core::{
+    Batch, Claimed, Group, Key, Name, Row, Shard, Timestamp,
+    batch::{self, BatchLimits},
+};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -120,52 +127,6 @@ impl Scan {
     }
 }
 
-/// Groups whose rows are found by name, and otherwise only looked at all together, with [`Records::walk`]. Where order costs
-/// something, a store need not keep them in order; a scan of them may be slow then.
-pub const UNORDERED_GROUPS: [&str; 2] = ["values", "values.counts"];
-
-/// Some rows of a group, in any order.
-#[derive(Clone, Debug, Default)]
-pub struct UnorderedPage {
-    /// The rows. One may come twice in a walk.
-    pub rows: Vec<(Name, Row)>,
-    /// Where the walk goes on; `None` at its end.
-    pub next: Option<Name>,
-}
-
-impl From<Page> for UnorderedPage {
-    fn from(page: Page) -> Self {
-        let next = page.rows.last().filter(|_| page.more).map(|(name, _)| name.clone());
-        UnorderedPage { rows: page.rows, next }
-    }
-}
-
-/// Asks a store to sweep values by itself; see [`Records::sweep`].
-#[derive(Clone, Debug)]
-pub struct SweepRequest {
-    /// The row of the turn, the content it must have, and its content afterwards.
-    pub turn: (Key, Row, Row),
-    /// The groups of values, counts, values at zero, and debts.
-    pub groups: [Group; 4],
-    /// The name of a debt that may be left: one that was never used before.
-    pub debt: Name,
-}
-
-/// The work done by a store that was asked to sweep.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SweepReport {
-    /// Values that were deleted.
-    pub swept: u64,
-    /// References of swept values that no longer count.
-    pub paid: u64,
-    /// Values, edges and decrements that were looked at.
-    pub touched: usize,
-    /// There is more to do.
-    pub more: bool,
-    /// Some work is left to the caller: a value that owns something else, or a row that is not as it should be.
-    pub odd: bool,
-}
-
 /// Why a store did not answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
@@ -189,7 +150,8 @@ pub enum Error {
     Lost(Arc<str>),
 }
 
-/// A store of rows. Object-safe; share it as `Arc<dyn Records>`.
+/// A store of rows. Object-safe; share it as `Arc<dyn Records>`. A backend implements the first seven methods; the
+/// others have an answer that suits a small store on this machine.
 pub trait Records: Send + Sync + 'static {
     /// The content of some rows, all at one moment. At most [`GET_KEYS_MAX`](onceflow_core::limits::GET_KEYS_MAX).
     fn get<'a>(&'a self, shard: Shard, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Option<Row>>, Error>>;
@@ -208,59 +170,6 @@ pub trait Records: Send + Sync + 'static {
     /// The last position applied. Rows read before this call are durable once this position is.
     fn position(&self) -> Position;
 
-    /// Fails with [`Error::Lost`] if this is no longer the store that this client wrote to: for a caller that misses a
-    /// row that was there. A store that cannot be lost without notice answers at once.
-    fn check_store(&self) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    /// [`Records::position`] rises when other processes commit, at the latest after the next answer. Where it does not,
-    /// a change is detected by reading twice.
-    fn observes_remote_commits(&self) -> bool {
-        true
-    }
-
-    /// Operations of a batch that delays other callers only briefly, for a caller that can choose: others are served
-    /// between two batches. At most [`BATCH_OPS_MAX`](onceflow_core::limits::BATCH_OPS_MAX), and not less than a few
-    /// dozen.
-    fn batch_ops_hint(&self) -> usize {
-        onceflow_core::limits::BATCH_OPS_MAX
-    }
-
-    /// Every row of a group, some at a time, in any order. A row that is there from the first call of a walk to its last comes
-    /// at least once; one that comes or goes meanwhile may come or not.
-    fn walk(
-        &self,
-        shard: Shard,
-        group: Group,
-        from: Option<Name>,
-        limit: usize,
-    ) -> BoxFuture<'_, Result<UnorderedPage, Error>> {
-        Box::pin(async move { Ok(self.scan(shard, Scan::of(group, limit).after(from)).await?.into()) })
-    }
-
-    /// Reports inconsistencies in how the rows of a shard are kept, beside their contents: rows that were put or
-    /// deleted behind the store's back. A store whose own format detects that has nothing to report. Concurrent changes
-    /// may be reported too: a report that repeats while nothing else changes is real.
-    fn inconsistencies(&self, shard: Shard) -> BoxFuture<'_, Result<Vec<String>, Error>> {
-        let _ = shard;
-        Box::pin(async { Ok(vec![]) })
-    }
-
-    /// How many calls of [`Records::sweep`] are best under way at once; 0 if this store does not sweep by itself. A server that syncs
-    /// after each call would wait for its disk most of the time if there were one.
-    fn concurrent_sweeps(&self) -> usize {
-        0
-    }
-
-    /// Does the work of [`values::reclaim`](crate::values::reclaim) on the server: pays a debt and sweeps values at
-    /// zero with the values they refer to, for about a millisecond or two. Atomic as a batch that requires the turn and
-    /// puts the next one, and like one it answers [`Error::Unknown`] when the reply is lost; `None` if the turn is
-    /// another's. If there is nothing to do, the turn stays.
-    fn sweep(&self, _: Shard, _: SweepRequest) -> BoxFuture<'_, Result<Option<SweepReport>, Error>> {
-        Box::pin(async { Err(Error::Unavailable("this store does not sweep by itself".into())) })
-    }
-
     /// The store's clock: one for all processes that share it, and it never goes back. Opened again, a store gives no
     /// time before that of any durable batch.
     fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>>;
@@ -268,6 +177,16 @@ pub trait Records: Send + Sync + 'static {
     /// Waits until a row became free in any queue of the shard after `seen`, or until `until`; also ends now and then
     /// for no reason. A hint: the rows are the truth. No wake-up between `seen` and this call is missed.
     fn wait(&self, shard: Shard, seen: Position, until: Timestamp) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// The size of a batch that this store accepts. A batch over it is [`Error::Invalid`].
+    fn batch_limits(&self) -> BatchLimits {
+        BatchLimits::SERVER
+    }
+
+    /// What this store can do because its rows are on a server; `None` if they are in this process or on this machine.
+    fn server(&self) -> Option<&dyn ServerRecords> {
+        None
+    }
 }
 
 /// Commits and waits until the answer, whichever it is, is durable.

@@ -15,7 +15,10 @@ pub use effects::{Effects, NoEffects};
 pub(crate) use names::just_past;
 
 use crate::records::{CommitResult, Page, Position, Scan};
-use onceflow_core::{Batch, Group, Key, Name, Row, Shard, Timestamp, batch::Invalid};
+use onceflow_core::{
+    Batch, Group, Key, Name, Row, Shard, Timestamp,
+    batch::{BatchLimits, Invalid},
+};
 use shard::ShardState;
 use std::collections::BTreeMap;
 
@@ -78,11 +81,11 @@ impl StoreState {
         at: (Position, Timestamp),
         effects: &mut impl Effects,
     ) -> Result<(CommitResult, bool), Invalid> {
-        batch.check()?;
+        batch.check_within(BatchLimits::EMBEDDED)?;
         self.apply_checked(batch, at, effects)
     }
 
-    /// The same for a batch that has passed [`Batch::check`], so that no caller waits for a lock meanwhile.
+    /// The same for a batch that has passed [`Batch::check_within`], so that no caller waits for a lock meanwhile.
     pub(crate) fn apply_checked(
         &mut self,
         batch: &Batch,

@@ -59,14 +59,39 @@ pub enum Invalid {
     NotRepeatable(String),
 }
 
+/// The operations that a backend accepts in one batch. A server executes a batch while every other client waits; an
+/// embedded store takes plain rows as fast as its log or its pages do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchLimits {
+    /// All operations, those inside triggers included.
+    pub ops_max: usize,
+    /// Operations of a batch that delays other callers only briefly, for a caller that can choose: others are served
+    /// between two batches. Not less than a few dozen.
+    pub ops_hint: usize,
+}
+
+impl BatchLimits {
+    /// The limits of a server that is shared; every backend accepts at least this.
+    pub const SERVER: BatchLimits = BatchLimits { ops_max: limits::BATCH_OPS_MAX, ops_hint: limits::BATCH_OPS_MAX };
+
+    /// The limits of a store in a directory or in memory. Operations that compute, fire or delete a group are limited as
+    /// on a server.
+    pub const EMBEDDED: BatchLimits = BatchLimits { ops_max: limits::PLAIN_OPS_MAX, ..BatchLimits::SERVER };
+}
+
 impl Batch {
-    /// Finds the first reason why every backend must refuse this batch, whatever its rows hold.
+    /// Finds the first reason why some backend must refuse this batch, whatever its rows hold.
     pub fn check(&self) -> Result<(), Invalid> {
+        self.check_within(BatchLimits::SERVER)
+    }
+
+    /// Finds the first reason why a backend with these limits must refuse this batch, whatever its rows hold.
+    pub fn check_within(&self, within: BatchLimits) -> Result<(), Invalid> {
         at_most("requires in a batch", self.requires.len(), limits::BATCH_REQUIRES_MAX, "BATCH_REQUIRES_MAX")?;
         for require in &self.requires {
             check_key(require.key())?;
         }
-        let mut totals = Totals::default();
+        let mut totals = Totals { ops_max: within.ops_max, ..Totals::default() };
         totals.add_ops(&self.ops, 0)?;
         if let Some(claim) = &self.claim {
             at_most("queues in a claim", claim.queues.len(), limits::CLAIM_QUEUES_MAX, "CLAIM_QUEUES_MAX")?;
@@ -108,15 +133,25 @@ fn collect_triggers<'a>(ops: &'a [Op], into: &mut Vec<(&'a Key, &'a [Op])>) {
 
 #[derive(Default)]
 struct Totals {
-    ops: usize,
+    ops_max: usize,
+    /// Puts and deletes outside of triggers.
+    plain: usize,
+    /// All other operations.
+    computed: usize,
     bytes: usize,
+    name_bytes: usize,
 }
 
 impl Totals {
     fn add_ops(&mut self, ops: &[Op], depth: usize) -> Result<(), Invalid> {
         at_most("triggers within triggers", depth, limits::TRIGGER_DEPTH_MAX, "TRIGGER_DEPTH_MAX")?;
-        self.ops += ops.len();
-        at_most("operations in a batch", self.ops, limits::BATCH_OPS_MAX, "BATCH_OPS_MAX")?;
+        let is_plain = |op: &&Op| depth == 0 && matches!(op, Op::Put(..) | Op::Delete(_));
+        let plain = ops.iter().filter(is_plain).count();
+        self.plain += plain;
+        self.computed += ops.len() - plain;
+        at_most("operations that compute in a batch", self.computed, limits::BATCH_OPS_MAX, "BATCH_OPS_MAX")?;
+        let name = if self.ops_max > limits::BATCH_OPS_MAX { "PLAIN_OPS_MAX" } else { "BATCH_OPS_MAX" };
+        at_most("operations in a batch", self.plain + self.computed, self.ops_max, name)?;
         for op in ops {
             self.add_op(op)?;
             if !op.trigger().is_empty() {
@@ -127,6 +162,13 @@ impl Totals {
     }
 
     fn add_op(&mut self, op: &Op) -> Result<(), Invalid> {
+        self.name_bytes += match op {
+            Op::Put(key, _) | Op::Delete(key) | Op::SetBit { key, .. } | Op::Add { key, .. } => {
+                key.group.id().len() + key.name.as_bytes().len()
+            }
+            Op::DeleteGroup(group) => group.id().len(),
+        };
+        at_most("bytes of names in a batch", self.name_bytes, limits::BATCH_NAME_BYTES_MAX, "BATCH_NAME_BYTES_MAX")?;
         match op {
             Op::Put(key, row) => {
                 check_key(key)?;
@@ -233,7 +275,25 @@ mod tests {
 
     #[test]
     fn the_largest_lawful_batch_passes() {
-        let ops = vec![Op::Delete(key("a")); limits::BATCH_OPS_MAX - 1];
-        assert_eq!(batch(ops).check(), Ok(()));
+        let ops = |ops_max| vec![Op::Delete(key("a")); ops_max - 1];
+        assert_eq!(batch(ops(limits::BATCH_OPS_MAX)).check(), Ok(()));
+        assert_eq!(batch(ops(limits::PLAIN_OPS_MAX)).check_within(BatchLimits::EMBEDDED), Ok(()));
+    }
+
+    #[test]
+    fn an_embedded_store_takes_more_puts_and_deletes_and_no_more_of_the_rest() {
+        let check =
+            |ops: Vec<Op>| batch(ops).check_within(BatchLimits::EMBEDDED).map_err(|invalid| invalid.to_string());
+        let error = check(vec![Op::Delete(key("a")); limits::PLAIN_OPS_MAX]).unwrap_err();
+        assert!(error.contains("limits::PLAIN_OPS_MAX"), "{error}");
+        let add = |at_zero| Op::Add { key: key("n"), delta: 1, at_zero };
+        for ops in [vec![add(vec![]); limits::BATCH_OPS_MAX + 1], vec![add(vec![Op::Delete(key("a")); 1024])]] {
+            let error = check(ops).unwrap_err();
+            assert!(error.contains("limits::BATCH_OPS_MAX"), "{error}");
+        }
+        let long = "x".repeat(limits::NAME_BYTES_MAX);
+        let many = limits::BATCH_NAME_BYTES_MAX / limits::NAME_BYTES_MAX;
+        let error = check(vec![Op::Delete(key(&long)); many]).unwrap_err();
+        assert!(error.contains("limits::BATCH_NAME_BYTES_MAX"), "{error}");
     }
 }

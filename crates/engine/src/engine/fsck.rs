@@ -50,7 +50,9 @@ impl Engine {
                 let mut reading = Reading::new(&self.shared);
                 reading.all().await?;
                 let mut found = reading.found;
-                found.extend(self.shared.records.inconsistencies(self.shared.shard()).await?);
+                if let Some(server) = self.shared.records.server() {
+                    found.extend(server.inconsistencies(self.shared.shard()).await?);
+                }
                 let now = (reading.seen.finalize(), found);
                 if last.as_ref() == Some(&now) {
                     return Ok(Some(now.1));

@@ -55,7 +55,7 @@ use crate::{
 };
 use futures_util::future::{Either, select};
 use join::{Joined, StoreDir};
-use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
+use onceflow_core::{Batch, Key, Row, Shard, Timestamp, batch::BatchLimits};
 use owner::Owner;
 use route::Route;
 use std::{
@@ -356,5 +356,9 @@ impl Records for Embedded {
             };
             if route.is_over(&answer) { Ok(()) } else { answer }
         })
+    }
+
+    fn batch_limits(&self) -> BatchLimits {
+        BatchLimits::EMBEDDED
     }
 }

@@ -39,7 +39,7 @@ use crate::{
 use book::{Attempt, Book};
 use committer::Committer;
 use files::{File, Files};
-use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
+use onceflow_core::{Batch, Key, Row, Shard, Timestamp, batch::BatchLimits};
 use segment::{PREPARE_BYTES_MIN, Segment};
 use std::{io, sync::Arc};
 
@@ -316,7 +316,8 @@ impl Records for Journal {
     }
 
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<CommitResult, Error>> {
-        let attempt = batch.check().map_err(Error::from).and_then(|()| self.attempt(&batch));
+        let attempt =
+            batch.check_within(BatchLimits::EMBEDDED).map_err(Error::from).and_then(|()| self.attempt(&batch));
         match attempt {
             Ok(Some(outcome)) => Box::pin(std::future::ready(Ok(outcome))),
             Ok(None) => Box::pin(self.commit_with_room(batch)),
@@ -347,6 +348,10 @@ impl Records for Journal {
             wait_for(&*self.inner.world, &self.inner.enabled, look, until.ms_since(now)).await;
             self.read(|_| ())
         })
+    }
+
+    fn batch_limits(&self) -> BatchLimits {
+        BatchLimits::EMBEDDED
     }
 }
 

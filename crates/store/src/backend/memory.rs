@@ -12,7 +12,7 @@ use crate::{
     wake::Signal,
     world::{BoxFuture, World},
 };
-use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
+use onceflow_core::{Batch, Key, Row, Shard, Timestamp, batch::BatchLimits};
 use std::sync::Arc;
 
 /// A store in memory.
@@ -41,7 +41,7 @@ impl Memory {
     }
 
     fn commit_now(&self, batch: &Batch) -> Result<CommitResult, Error> {
-        batch.check()?;
+        batch.check_within(BatchLimits::EMBEDDED)?;
         let world = self.world.clock();
         let mut inner = lock(&self.inner);
         let now = inner.clock.read(world);
@@ -94,5 +94,9 @@ impl Records for Memory {
             wait_for(&*self.world, &self.enabled, look, until.ms_since(now)).await;
             Ok(())
         })
+    }
+
+    fn batch_limits(&self) -> BatchLimits {
+        BatchLimits::EMBEDDED
     }
 }

@@ -52,11 +52,13 @@ pub use risks::Risk;
 
 use super::shared::{check_get, wait_for};
 use crate::{
-    records::{CommitResult, Error, Page, Position, Records, Scan, SweepReport, SweepRequest, UnorderedPage},
+    records::{
+        CommitResult, Error, Page, Position, Records, Scan, ServerRecords, SweepReport, SweepRequest, UnorderedPage,
+    },
     world::{BoxFuture, World, service},
 };
 use link::{Link, Trouble};
-use onceflow_core::{Batch, Group, Key, Name, Row, Shard, Timestamp};
+use onceflow_core::{Batch, Group, Key, Name, Row, Shard, Timestamp, batch::BatchLimits};
 use redis::{Cmd, Value};
 use replicas::Replicas;
 
@@ -341,14 +343,44 @@ impl Records for Redis {
         self.wakes.last()
     }
 
-    fn observes_remote_commits(&self) -> bool {
-        false
+    fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>> {
+        Box::pin(async move {
+            let keys = self.address().keys(self.shard);
+            let answer =
+                scripts::run(&self.link, self.shard, &scripts::NOW, &[keys.clock()], &[self.instead().as_bytes()])
+                    .await;
+            match answer.map_err(Trouble::reading)? {
+                Value::Int(ms) => Ok(Timestamp::from_ms(u64::try_from(ms).unwrap_or_default())),
+                other => Err(wire::strange(&other)),
+            }
+        })
     }
 
-    fn batch_ops_hint(&self) -> usize {
-        BATCH_OPS_HINT
+    fn wait(&self, shard: Shard, seen: Position, until: Timestamp) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let look = || (self.wakes.at(shard) > seen).then_some(());
+            if look().is_some() {
+                return Ok(());
+            }
+            let ms = match until {
+                Timestamp::NEVER => u64::from(u32::MAX),
+                until => until.ms_since(self.now().await?),
+            };
+            wait_for(&*self.world, &self.wakes.bell, look, ms).await;
+            Ok(())
+        })
     }
 
+    fn batch_limits(&self) -> BatchLimits {
+        BatchLimits { ops_hint: BATCH_OPS_HINT, ..BatchLimits::SERVER }
+    }
+
+    fn server(&self) -> Option<&dyn ServerRecords> {
+        Some(self)
+    }
+}
+
+impl ServerRecords for Redis {
     fn walk(
         &self,
         shard: Shard,
@@ -385,33 +417,5 @@ impl Records for Redis {
 
     fn check_store(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(Redis::check_store(self))
-    }
-
-    fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>> {
-        Box::pin(async move {
-            let keys = self.address().keys(self.shard);
-            let answer =
-                scripts::run(&self.link, self.shard, &scripts::NOW, &[keys.clock()], &[self.instead().as_bytes()])
-                    .await;
-            match answer.map_err(Trouble::reading)? {
-                Value::Int(ms) => Ok(Timestamp::from_ms(u64::try_from(ms).unwrap_or_default())),
-                other => Err(wire::strange(&other)),
-            }
-        })
-    }
-
-    fn wait(&self, shard: Shard, seen: Position, until: Timestamp) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async move {
-            let look = || (self.wakes.at(shard) > seen).then_some(());
-            if look().is_some() {
-                return Ok(());
-            }
-            let ms = match until {
-                Timestamp::NEVER => u64::from(u32::MAX),
-                until => until.ms_since(self.now().await?),
-            };
-            wait_for(&*self.world, &self.wakes.bell, look, ms).await;
-            Ok(())
-        })
     }
 }

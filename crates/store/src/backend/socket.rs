@@ -37,12 +37,12 @@ pub use server::{ServerHandle, serve, serve_guests};
 
 /// Every bound of the socket, with its reason.
 pub mod limits {
-    use onceflow_core::limits::BATCH_BYTES_MAX;
+    use onceflow_core::limits::{BATCH_BYTES_MAX, BATCH_NAME_BYTES_MAX};
 
-    /// Bytes of one request: the rows of the largest batch, and three times that for its keys (at most 3 MiB) and for
-    /// the rows its requires compare with. Nothing is allocated by this number; buffers grow with the bytes that
+    /// Bytes of one request: the rows of the largest batch, its keys with what else each operation takes, and twice the
+    /// rows for those its requires compare with. Nothing is allocated by this number; buffers grow with the bytes that
     /// arrive.
-    pub const REQUEST_BYTES_MAX: usize = 4 * BATCH_BYTES_MAX;
+    pub const REQUEST_BYTES_MAX: usize = 3 * BATCH_BYTES_MAX + 2 * BATCH_NAME_BYTES_MAX;
 
     /// Bytes of one reply: a `get` answers all its rows at one moment, so they cannot be sent in parts. Pages and
     /// claims are cut long before.

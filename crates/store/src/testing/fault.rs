@@ -23,10 +23,12 @@
 mod plan;
 
 use crate::{
-    records::{CommitResult, Error, Page, Position, Records, Scan},
+    records::{
+        CommitResult, Error, Page, Position, Records, Scan, ServerRecords, SweepReport, SweepRequest, UnorderedPage,
+    },
     world::BoxFuture,
 };
-use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
+use onceflow_core::{Batch, Group, Key, Name, Row, Shard, Timestamp, batch::BatchLimits};
 pub(crate) use plan::Verdict;
 pub use plan::{Fault, FaultPlan, Odds};
 use std::sync::Arc;
@@ -52,6 +54,15 @@ impl Faulty {
             Verdict::Stopped(why) => Err(why),
         }
     }
+
+    /// A call that changes something, and may do so before its future is polled.
+    async fn write<'a, T>(&self, call: impl FnOnce() -> BoxFuture<'a, Result<T, Error>>) -> Result<T, Error> {
+        match self.plan.next_call() {
+            Verdict::Go => call().await,
+            Verdict::LoseReply(why) | Verdict::StopAfter(why) => call().await.and(Err(why)),
+            Verdict::Refuse(why) | Verdict::Stopped(why) => Err(why),
+        }
+    }
 }
 
 impl Records for Faulty {
@@ -64,16 +75,7 @@ impl Records for Faulty {
     }
 
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<CommitResult, Error>> {
-        Box::pin(async move {
-            match self.plan.next_call() {
-                Verdict::Go => self.records.commit(batch).await,
-                Verdict::LoseReply(why) | Verdict::StopAfter(why) => {
-                    let _lost = self.records.commit(batch).await?;
-                    Err(why)
-                }
-                Verdict::Refuse(why) | Verdict::Stopped(why) => Err(why),
-            }
-        })
+        Box::pin(self.write(move || self.records.commit(batch)))
     }
 
     /// An error here means that the store takes nothing more, so whatever was planned, it has stopped.
@@ -97,20 +99,54 @@ impl Records for Faulty {
         self.records.position()
     }
 
-    fn observes_remote_commits(&self) -> bool {
-        self.records.observes_remote_commits()
-    }
-
-    fn batch_ops_hint(&self) -> usize {
-        self.records.batch_ops_hint()
-    }
-
     fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>> {
         Box::pin(self.read(self.records.now()))
     }
 
     fn wait(&self, shard: Shard, seen: Position, until: Timestamp) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(self.read(self.records.wait(shard, seen, until)))
+    }
+
+    fn batch_limits(&self) -> BatchLimits {
+        self.records.batch_limits()
+    }
+
+    fn server(&self) -> Option<&dyn ServerRecords> {
+        self.records.server().map(|_| self as &dyn ServerRecords)
+    }
+}
+
+impl Faulty {
+    fn inner_server(&self) -> &dyn ServerRecords {
+        self.records.server().expect("asked of a store on a server only")
+    }
+}
+
+impl ServerRecords for Faulty {
+    fn check_store(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(self.read(self.inner_server().check_store()))
+    }
+
+    fn walk(
+        &self,
+        shard: Shard,
+        group: Group,
+        from: Option<Name>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<UnorderedPage, Error>> {
+        Box::pin(self.read(self.inner_server().walk(shard, group, from, limit)))
+    }
+
+    fn inconsistencies(&self, shard: Shard) -> BoxFuture<'_, Result<Vec<String>, Error>> {
+        Box::pin(self.read(self.inner_server().inconsistencies(shard)))
+    }
+
+    fn concurrent_sweeps(&self) -> usize {
+        self.inner_server().concurrent_sweeps()
+    }
+
+    fn sweep(&self, shard: Shard, ask: SweepRequest) -> BoxFuture<'_, Result<Option<SweepReport>, Error>> {
+        Box::pin(self.write(move || self.inner_server().sweep(shard, ask)))
     }
 }
 

@@ -1,10 +1,10 @@
 //! A store that keeps something else alive as long as it lives: its directory, its server, its runtime.
 
 use crate::{
-    records::{CommitResult, Error, Page, Position, Records, Scan},
+    records::{CommitResult, Error, Page, Position, Records, Scan, ServerRecords},
     world::BoxFuture,
 };
-use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
+use onceflow_core::{Batch, Key, Row, Shard, Timestamp, batch::BatchLimits};
 use std::sync::Arc;
 
 /// The same store, which also keeps `other` until it is dropped itself. The store is dropped first.
@@ -38,19 +38,19 @@ impl<T: Send + Sync + 'static> Records for Keeping<T> {
         self.records.position()
     }
 
-    fn observes_remote_commits(&self) -> bool {
-        self.records.observes_remote_commits()
-    }
-
-    fn batch_ops_hint(&self) -> usize {
-        self.records.batch_ops_hint()
-    }
-
     fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>> {
         self.records.now()
     }
 
     fn wait(&self, shard: Shard, seen: Position, until: Timestamp) -> BoxFuture<'_, Result<(), Error>> {
         self.records.wait(shard, seen, until)
+    }
+
+    fn batch_limits(&self) -> BatchLimits {
+        self.records.batch_limits()
+    }
+
+    fn server(&self) -> Option<&dyn ServerRecords> {
+        self.records.server()
     }
 }

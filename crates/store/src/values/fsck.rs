@@ -149,14 +149,14 @@ impl Values {
         let before = self.fresh_position().await?;
         let mut snapshot = self.snapshot(deep).await?;
         let mut report = judge::judge(&snapshot);
-        if self.records.observes_remote_commits() && self.fresh_position().await? == before {
+        if self.observes_remote_commits() && self.fresh_position().await? == before {
             return Ok((Report { exact: true, ..report }, snapshot));
         }
         for _ in 0..limits::READINGS_MAX {
             let before = self.fresh_position().await?;
             let next = self.snapshot(deep).await?;
             let mut later = judge::judge(&next);
-            let exact = match self.records.observes_remote_commits() {
+            let exact = match self.observes_remote_commits() {
                 true => self.fresh_position().await? == before,
                 false => snapshot == next,
             };
@@ -169,6 +169,11 @@ impl Values {
             }
         }
         Ok((report, snapshot))
+    }
+
+    /// The store's position rises when other processes commit, at the latest with the next answer.
+    fn observes_remote_commits(&self) -> bool {
+        self.records.server().is_none()
     }
 
     /// Returns the store's position now. A guest knows only that of the last answer it got, so it sends a request

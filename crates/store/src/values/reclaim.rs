@@ -15,7 +15,7 @@ mod witness;
 pub(super) use witness::Witness;
 
 use super::{Error, Values, limits};
-use crate::records::{Page, Scan};
+use crate::records::{Page, Scan, ServerRecords};
 use futures_util::future::try_join;
 use onceflow_core::{Group, Timestamp};
 use turn::Seen;
@@ -55,16 +55,17 @@ impl Values {
         let mut left = budget.max(1);
         let mut overtaken = 0;
         let mut known = None;
-        let can_there = self.sweeps_on_server(left);
-        let mut there = can_there;
+        let server = self.sweeping_server(left);
+        let mut there = server.is_some();
         while left > 0 {
             // Small batches are overtaken less often, and the smallest only by a change of that very value.
             let round_max = left.min((self.reclaim_ops() >> overtaken.min(16)).max(1));
-            let round = if std::mem::replace(&mut there, can_there) {
-                known = None;
-                self.round_there(&mut done, left, &mut there).await?
-            } else {
-                self.round(&mut done, round_max, &mut known).await?
+            let round = match server.filter(|_| std::mem::replace(&mut there, true)) {
+                Some(server) => {
+                    known = None;
+                    self.round_there(server, &mut done, left, &mut there).await?
+                }
+                None => self.round(&mut done, round_max, &mut known).await?,
             };
             match round {
                 Round::Did(touched) => (left, overtaken) = (left.saturating_sub(touched), 0),
@@ -78,7 +79,13 @@ impl Values {
 
     /// Sweeps on the server, if there is a turn to take. `there` is cleared when the next round must use a batch of this process,
     /// which looks at everything: the server found nothing to do, or something it cannot do.
-    async fn round_there(&self, done: &mut Reclaimed, touch_max: usize, there: &mut bool) -> Result<Round, Error> {
+    async fn round_there(
+        &self,
+        server: &dyn ServerRecords,
+        done: &mut Reclaimed,
+        touch_max: usize,
+        there: &mut bool,
+    ) -> Result<Round, Error> {
         let seen = self.seen_sweeper().await?;
         let due = self.page(&self.keys.due, 1).await?;
         let next_deadline = match due.rows.is_empty() {
@@ -95,7 +102,7 @@ impl Values {
             *there = false;
             return Ok(Round::Did(0));
         };
-        let did = self.sweep_on_server(done, row, sweeper, next_deadline, touch_max).await?;
+        let did = self.sweep_on_server(server, done, row, sweeper, next_deadline, touch_max).await?;
         *there &= !did.is_odd && !matches!(did.round, Round::Did(0));
         Ok(did.round)
     }
@@ -144,7 +151,7 @@ impl Values {
 
     /// Operations a reclaiming batch is filled up to.
     fn reclaim_ops(&self) -> usize {
-        self.records.batch_ops_hint() - limits::RECLAIM_OPS_SPARE
+        self.records.batch_limits().ops_hint - limits::RECLAIM_OPS_SPARE
     }
 
     /// The store's clock, which alone decides when a lease ends, as far as it can be trusted.

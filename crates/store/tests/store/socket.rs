@@ -346,7 +346,7 @@ async fn pages_are_cut_to_fit_and_gets_over_the_limit_say_so() {
     let error = socket.get(SHARD, &keys).await.unwrap_err().to_string();
     assert!(error.contains("REPLY_BYTES_MAX"), "{error}");
     let mut batch = put("too large");
-    for _ in 0..17 {
+    for _ in 0..=limits::REQUEST_BYTES_MAX / large.len() {
         batch.require_equals(key("x"), large.clone());
     }
     let error = socket.commit(batch).await.unwrap_err().to_string();

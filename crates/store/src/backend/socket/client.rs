@@ -21,7 +21,7 @@ use crate::{
     records::{CommitResult, Error, Page, Position, Records, Scan},
     world::{BoxFuture, World},
 };
-use onceflow_core::{Batch, Key, Row, Shard, Timestamp};
+use onceflow_core::{Batch, Key, Row, Shard, Timestamp, batch::BatchLimits};
 use std::{path::Path, sync::Arc};
 use tokio::net::UnixStream;
 
@@ -134,7 +134,7 @@ impl Records for Socket {
 
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<CommitResult, Error>> {
         Box::pin(async move {
-            batch.check()?;
+            batch.check_within(BatchLimits::EMBEDDED)?;
             let kind = Kind::Commit(self.wire.held.expect(&batch));
             let waiting = self.wire.call(Request::Commit(batch.into()), kind).await?;
             match waiting.reply().await? {
@@ -168,6 +168,10 @@ impl Records for Socket {
                 other => Err(mismatch(&other)),
             }
         })
+    }
+
+    fn batch_limits(&self) -> BatchLimits {
+        BatchLimits::EMBEDDED
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
 use crate::records::{CommitResult, Page, Position, Refused, Scan};
 use bytes::Bytes;
 use futures_util::FutureExt;
-use onceflow_core::{Batch, Group, Key, Name, Row, Shard, Timestamp};
+use onceflow_core::{Batch, Group, Key, Name, Row, Shard, Timestamp, batch::BatchLimits};
 use serde::Serialize;
 
 /// The frames and messages that a reader decoded from some bytes.
@@ -51,7 +51,7 @@ fn understand(frame: &Message, heard: &mut Heard) {
         assert_eq!(again(&request).request().ok().as_ref(), Some(&request), "a request reads otherwise when sent on");
         if let Request::Commit(batch) = request
             && let Ok(batch) = batch.into_batch()
-            && batch.check().is_ok()
+            && batch.check_within(BatchLimits::EMBEDDED).is_ok()
         {
             let sent = again(&Request::Commit(batch.clone().into())).request();
             let Ok(Request::Commit(read)) = sent else { panic!("a batch cannot be sent on: {sent:?}") };

@@ -5,7 +5,7 @@ use crate::records::Error;
 use onceflow_core::{
     Batch, Claim, Group, Key, Op, Require, Row, Shard,
     batch::Invalid,
-    limits::{BATCH_OPS_MAX, TRIGGER_DEPTH_MAX},
+    limits::{PLAIN_OPS_MAX, TRIGGER_DEPTH_MAX},
 };
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +58,7 @@ fn flatten(ops: Vec<Op>, out: &mut Vec<FlatOp>) {
 impl FlatBatch {
     /// The batch, or what is wrong with the list.
     pub(super) fn into_batch(self) -> Result<Batch, &'static str> {
-        if self.ops.len() > BATCH_OPS_MAX {
+        if self.ops.len() > PLAIN_OPS_MAX {
             return Err("a batch with too many operations");
         }
         let mut flat = self.ops.into_iter();
@@ -218,7 +218,7 @@ mod tests {
         let add = |then| FlatOp::Add { key: key("n"), delta: 1, then };
         assert_eq!(flat(vec![add(u32::MAX)]), Err("a batch that ends inside a trigger"));
         assert_eq!(flat(vec![add(1); 1000]), Err("a batch with triggers too deep"));
-        assert_eq!(flat(vec![add(0); BATCH_OPS_MAX + 1]), Err("a batch with too many operations"));
+        assert_eq!(flat(vec![add(0); PLAIN_OPS_MAX + 1]), Err("a batch with too many operations"));
     }
 
     #[test]

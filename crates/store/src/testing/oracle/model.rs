@@ -4,6 +4,7 @@
 use crate::testing::batches::bits;
 use onceflow_core::{
     Batch, Claim, Claimed, Group, Inbox, Key, Kind, Name, Op, Pick, Row, Shard, Timestamp,
+    batch::BatchLimits,
     limits::CLAIM_ROWS_MAX,
     queue::lane,
     row::{bitmap, counter},
@@ -58,7 +59,7 @@ impl Model {
 
     /// Applies the batch, if its requires hold.
     pub fn commit(&mut self, batch: &Batch, now: Timestamp) -> Expected {
-        if batch.check().is_err() {
+        if batch.check_within(BatchLimits::EMBEDDED).is_err() {
             return Expected::Invalid;
         }
         for (which, require) in batch.requires.iter().enumerate() {

@@ -8,7 +8,10 @@ use super::super::{
     stored::{Debt, Edge, Seal, Standing, Sweeper},
 };
 use super::deep::Deep;
-use crate::blobs::{ObjectName, State};
+use crate::{
+    blobs::{ObjectName, State},
+    records::walk,
+};
 use onceflow_core::{Group, Key, Name, Row, Timestamp, limits};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +46,7 @@ impl Values {
     pub(in crate::values) async fn all_rows(&self, group: &Group) -> Result<BTreeMap<Name, Row>, Error> {
         let (mut rows, mut next) = (BTreeMap::new(), None);
         loop {
-            let some = self.records.walk(self.shard, group.clone(), next, ROWS_AT_ONCE).await?;
+            let some = walk(&*self.records, self.shard, group.clone(), next, ROWS_AT_ONCE).await?;
             rows.extend(some.rows);
             next = some.next;
             if next.is_none() {

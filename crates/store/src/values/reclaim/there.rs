@@ -1,10 +1,10 @@
-//! Sweeps on a store that can do it by itself ([`Records::sweep`](crate::records::Records::sweep)): the same as
+//! Sweeps on a store that can do it by itself ([`ServerRecords::sweep`]): the same as
 //! `sweep`, but on the server. Each call takes a turn and sets the next one, so calls under way follow each other, and
 //! when another sweeper comes between, the calls after it do nothing.
 
 use super::{Error, Reclaimed, Round, turn::Seen};
 use crate::{
-    records::{self, SweepReport, SweepRequest},
+    records::{self, ServerRecords, SweepReport, SweepRequest},
     values::{
         Values, limits,
         stored::{Debt, Sweeper},
@@ -21,20 +21,21 @@ pub(super) struct There {
 }
 
 impl Values {
-    /// The store can sweep by itself, and the budget suffices for one call, which looks at as many values as one value
+    /// The server that sweeps by itself, if the budget suffices for one call, which looks at as many values as one value
     /// can refer to.
-    pub(super) fn sweeps_on_server(&self, touch_max: usize) -> bool {
-        self.records.concurrent_sweeps() > 0 && touch_max >= limits::REFS_PER_VALUE_MAX
+    pub(super) fn sweeping_server(&self, touch_max: usize) -> Option<&dyn ServerRecords> {
+        self.records.server().filter(|_| touch_max >= limits::REFS_PER_VALUE_MAX)
     }
 
     /// Values and decrements that one call of the reclaim loop touches.
     pub fn reclaim_budget(&self) -> usize {
-        if self.records.concurrent_sweeps() > 0 { limits::RECLAIM_THERE_BUDGET } else { limits::RECLAIM_BUDGET }
+        if self.records.server().is_some() { limits::RECLAIM_THERE_BUDGET } else { limits::RECLAIM_BUDGET }
     }
 
     /// Calls until there is nothing left, the budget is used up, or another sweeper comes between.
     pub(super) async fn sweep_on_server(
         &self,
+        server: &dyn ServerRecords,
         done: &mut Reclaimed,
         seen: &Row,
         sweeper: Sweeper,
@@ -44,9 +45,9 @@ impl Values {
         let (mut turn, mut calls) = (seen.clone(), FuturesOrdered::new());
         let (mut touched, mut is_odd, mut goes_on) = (0, false, true);
         loop {
-            while goes_on && calls.len() < self.records.concurrent_sweeps() {
+            while goes_on && calls.len() < server.concurrent_sweeps() {
                 let ask = self.next_sweep_request(&mut turn, sweeper, next_deadline);
-                calls.push_back(self.records.sweep(self.shard, ask));
+                calls.push_back(server.sweep(self.shard, ask));
             }
             match calls.next().await {
                 None => return Ok(There { round: Round::Did(touched), is_odd }),

@@ -5,7 +5,9 @@ mod changed;
 use changed::{change_batch, change_outcome};
 use onceflow_store::{
     BoxFuture, CommitResult, Committed, Error, Page, Position, Records, World,
-    core::{Batch, Claim, Claimed, Group, Inbox, Key, Op, Row, Shard, Timestamp, limits::CLAIM_ROWS_MAX},
+    core::{
+        Batch, Claim, Claimed, Group, Inbox, Key, Op, Row, Shard, Timestamp, batch::BatchLimits, limits::CLAIM_ROWS_MAX,
+    },
     records::Scan,
     testing::world::TestWorld,
 };
@@ -77,7 +79,7 @@ fn permitted(shard: Shard, ops: &[Op]) -> Batch {
 
 impl Flawed {
     async fn one_by_one(&self, batch: Batch) -> Result<CommitResult, Error> {
-        batch.check()?;
+        batch.check_within(self.batch_limits())?;
         let mut asks = permitted(batch.shard, &[]);
         asks.requires.splice(0..0, batch.requires);
         let mut outcome = self.records.commit(asks).await?;
@@ -105,7 +107,10 @@ impl Flawed {
                 triggers.insert(key.clone(), std::mem::take(when_full));
             }
         }
-        if triggers.is_empty() || batch.check().is_err() || early.check().is_err() {
+        if triggers.is_empty()
+            || batch.check_within(self.batch_limits()).is_err()
+            || early.check_within(self.batch_limits()).is_err()
+        {
             return self.records.commit(batch).await;
         }
         let mut outcome = self.records.commit(early).await?;
@@ -122,7 +127,7 @@ impl Flawed {
 
     async fn half_if_wrong(&self, batch: Batch) -> Result<CommitResult, Error> {
         let answer = self.records.commit(batch.clone()).await;
-        if matches!(answer, Err(Error::Invalid(_))) && batch.check().is_ok() {
+        if matches!(answer, Err(Error::Invalid(_))) && batch.check_within(self.batch_limits()).is_ok() {
             let half = &batch.ops[..batch.ops.len() / 2];
             let _ = self.records.commit(permitted(batch.shard, half)).await;
         }
@@ -246,6 +251,10 @@ impl Records for Flawed {
             _ => {}
         }
         self.records.wait(self.shard(shard), seen, until)
+    }
+
+    fn batch_limits(&self) -> BatchLimits {
+        self.records.batch_limits()
     }
 }
 
