@@ -9,6 +9,7 @@ mod hash;
 mod names;
 mod queues;
 mod shard;
+mod view;
 
 pub use effects::{Effects, NoEffects};
 #[cfg(feature = "redis")]
@@ -21,6 +22,7 @@ use onceflow_core::{
 };
 use shard::ShardState;
 use std::collections::BTreeMap;
+use view::MapView;
 
 /// All rows of a store, by shard.
 #[derive(Clone, Debug, Default)]
@@ -92,7 +94,9 @@ impl StoreState {
         at: (Position, Timestamp),
         effects: &mut impl Effects,
     ) -> Result<(CommitResult, bool), Invalid> {
-        apply::apply(self, batch, at, effects)
+        let StoreState { shards, durable } = self;
+        let rows = shards.entry(batch.shard).or_default();
+        apply::apply(&mut MapView { rows, durable }, batch, at, effects)
     }
 
     /// The content of a row.

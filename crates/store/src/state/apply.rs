@@ -1,7 +1,8 @@
-//! One batch: requires, operations, triggers in rounds (counters only when no bitmap is full), claim. Changes rows in
-//! place and keeps the replaced ones, so that a batch found wrong half-way leaves no trace.
+//! One batch: requires, operations, triggers in rounds (counters only when no bitmap is full), claim. Written once, over
+//! a [view](ShardView) of the rows. Changes rows in place and keeps the replaced ones, so that a batch found wrong half-way leaves
+//! no trace.
 
-use super::{StoreState, Totals, effects::Effects, few::Few, shard::ShardState};
+use super::{effects::Effects, few::Few, view::ShardView};
 use crate::{
     records::{CommitResult, Committed, Position, Refused},
     seams,
@@ -12,26 +13,24 @@ use onceflow_core::{
     limits,
     row::{bitmap, counter},
 };
-use std::{borrow::Cow, collections::BTreeMap};
+use std::borrow::Cow;
 
 /// Applies a batch after the batch at `position`. The flag says that a queue row became free and is not claimed yet, so
 /// that waiting workers should wake.
-pub(super) fn apply(
-    state: &mut StoreState,
+pub(super) fn apply<V: ShardView>(
+    rows: &mut V,
     batch: &Batch,
     (position, now): (Position, Timestamp),
     effects: &mut impl Effects,
 ) -> Result<(CommitResult, bool), Invalid> {
-    let rows = state.shards.get(&batch.shard);
     for (which, require) in batch.requires.iter().enumerate() {
-        let found = rows.and_then(|rows| rows.get(require.key()));
-        if !require.holds(found) {
-            let refused = Refused { position, which, found: found.cloned() };
-            return Ok((CommitResult::Refused(refused), false));
+        let failed = |found: Option<&Row>| (!require.holds(found)).then(|| found.cloned());
+        if let Some(found) = rows.look(require.key(), failed) {
+            return Ok((CommitResult::Refused(Refused { position, which, found }), false));
         }
     }
     effects.shard(batch.shard);
-    let mut change = Change::new(state, batch, effects);
+    let mut change = Change::new(rows, batch, effects);
     let done = change.run(&batch.ops);
     if done.is_err() {
         change.undo();
@@ -49,12 +48,11 @@ pub(super) fn apply(
 }
 
 /// A batch on its way.
-struct Change<'a, 'b, E> {
-    rows: &'a mut ShardState,
-    durable: &'a mut Totals,
+struct Change<'a, 'b, V: ShardView, E> {
+    rows: &'a mut V,
     effects: &'a mut E,
     /// The replaced rows, if the batch can still fail: only operations that compute with a row can.
-    undo: Option<Vec<Undo<'b>>>,
+    undo: Option<Vec<Undo<'b, V>>>,
     /// Queue rows that were put or whose claim went, in order: the group of either, and the name.
     enabled: Few<(&'b Group, Cow<'b, Name>)>,
     /// Queues that were changed, by one of their groups. One may stand there more than once.
@@ -74,17 +72,15 @@ struct Touched<'b> {
     counters: Vec<Trigger<'b>>,
 }
 
-enum Undo<'b> {
-    Row(&'b Key, Option<Row>),
-    Group(&'b Group, BTreeMap<Name, Row>),
+enum Undo<'b, V: ShardView> {
+    Row(&'b Key, Option<V::Replaced>),
+    Group(&'b Group, V::Cleared),
 }
 
-impl<'a, 'b, E: Effects> Change<'a, 'b, E> {
-    fn new(state: &'a mut StoreState, batch: &'b Batch, effects: &'a mut E) -> Self {
-        let StoreState { shards, durable } = state;
-        let rows = shards.entry(batch.shard).or_default();
+impl<'a, 'b, V: ShardView, E: Effects> Change<'a, 'b, V, E> {
+    fn new(rows: &'a mut V, batch: &'b Batch, effects: &'a mut E) -> Self {
         let undo = can_fail(&batch.ops).then(|| Vec::with_capacity(2 * batch.ops.len()));
-        Change { rows, durable, effects, undo, enabled: Few::default(), queues: Few::default(), fired: vec![] }
+        Change { rows, effects, undo, enabled: Few::default(), queues: Few::default(), fired: vec![] }
     }
 
     /// Applies operations, then fires the triggers of complete rows, round by round, until none is complete. While a
@@ -144,7 +140,7 @@ impl<'a, 'b, E: Effects> Change<'a, 'b, E> {
     fn take_complete(&mut self, touched: &[Trigger<'b>], is_complete: fn(&[u8]) -> bool) -> Vec<Trigger<'b>> {
         let mut complete = Vec::new();
         for (key, then) in touched {
-            if self.rows.get(key).is_some_and(|row| is_complete(row)) {
+            if self.rows.look(key, |row| row.is_some_and(|row| is_complete(row))) {
                 self.delete(key);
                 complete.push((*key, *then));
             }
@@ -166,20 +162,22 @@ impl<'a, 'b, E: Effects> Change<'a, 'b, E> {
             self.effects.delete_group(group);
         }
         self.touch(group);
-        let rows = self.durable.clear(self.rows, group);
+        let cleared = self.rows.clear(group);
         if group.kind() == Kind::Claims {
-            rows.keys().for_each(|name| self.enabled.push((group, Cow::Owned(name.clone()))));
+            V::claims_in(&cleared).for_each(|name| self.enabled.push((group, Cow::Owned(name.clone()))));
         }
-        self.keep(Undo::Group(group, rows));
+        self.keep(Undo::Group(group, cleared));
     }
 
     fn set_bit(&mut self, key: &'b Key, bit: u32, of: u32) -> Result<(), Invalid> {
-        let row = self.rows.get(key);
-        if row.is_some_and(|row| !bitmap::fits(row, of)) {
-            return Err(Invalid::WrongContent { key: key.clone(), wanted: "a bitmap of that size" });
-        }
-        let bit = seams::bit_of_arrival(bit, row, of);
-        let (row, full) = bitmap::with(row.map(|row| &**row), bit, of);
+        let (bit, row, full) = self.rows.look(key, |row| {
+            if row.is_some_and(|row| !bitmap::fits(row, of)) {
+                return Err(Invalid::WrongContent { key: key.clone(), wanted: "a bitmap of that size" });
+            }
+            let bit = seams::bit_of_arrival(bit, row, of);
+            let (row, full) = bitmap::with(row.map(|row| &**row), bit, of);
+            Ok((bit, row, full))
+        })?;
         // A full set is deleted before the batch ends; the effect reported then is the deletion.
         if !full {
             self.tell(key, |effects| effects.set_bit(key, bit, of));
@@ -189,12 +187,8 @@ impl<'a, 'b, E: Effects> Change<'a, 'b, E> {
     }
 
     fn add(&mut self, key: &'b Key, delta: i64) -> Result<(), Invalid> {
-        let count = match self.rows.get(key) {
-            None => 0,
-            Some(row) => {
-                counter::read(row).ok_or_else(|| Invalid::WrongContent { key: key.clone(), wanted: "a counter" })?
-            }
-        };
+        let count = self.rows.look(key, |row| row.map_or(Some(0), |row| counter::read(row)));
+        let count = count.ok_or_else(|| Invalid::WrongContent { key: key.clone(), wanted: "a counter" })?;
         let count = count.checked_add(delta).ok_or_else(|| Invalid::Overflow(key.clone()))?;
         let row = counter::write(count);
         // A zero is changed again or deleted before the batch ends; the effect reported then is that.
@@ -213,9 +207,9 @@ impl<'a, 'b, E: Effects> Change<'a, 'b, E> {
         self.keep(Undo::Row(key, old));
     }
 
-    fn set(&mut self, key: &'b Key, row: Option<Row>) -> Option<Row> {
+    fn set(&mut self, key: &'b Key, row: Option<Row>) -> Option<V::Replaced> {
         self.touch(&key.group);
-        self.durable.set(self.rows, key, row)
+        self.rows.set(key, row)
     }
 
     /// Notes a queue that is changed.
@@ -226,7 +220,7 @@ impl<'a, 'b, E: Effects> Change<'a, 'b, E> {
         }
     }
 
-    fn keep(&mut self, undo: Undo<'b>) {
+    fn keep(&mut self, undo: Undo<'b, V>) {
         if let Some(kept) = &mut self.undo {
             kept.push(undo);
         }
@@ -241,12 +235,8 @@ impl<'a, 'b, E: Effects> Change<'a, 'b, E> {
     fn undo(&mut self) {
         for undo in self.undo.take().into_iter().flatten().rev() {
             match undo {
-                Undo::Row(key, row) => drop(self.durable.set(self.rows, key, row)),
-                Undo::Group(group, rows) => {
-                    for (name, row) in rows {
-                        self.durable.set(self.rows, &Key { group: group.clone(), name }, Some(row));
-                    }
-                }
+                Undo::Row(key, replaced) => self.rows.restore(key, replaced),
+                Undo::Group(group, cleared) => self.rows.restore_group(group, cleared),
             }
         }
     }
@@ -260,10 +250,7 @@ impl<'a, 'b, E: Effects> Change<'a, 'b, E> {
         let row = self.rows.claim(queue, &name, fence, Row::new(deadline.to_sortable()));
         let inbox = Inbox::place(&row);
         let (group, prefix) = inbox.expect("a queue's row is an inbox; `Batch::check` sees to that");
-        if group.kind() != Kind::Rows {
-            self.rows.settle(&group);
-        }
-        let page = self.rows.page(&group, prefix, None, limits::CLAIM_ROWS_MAX);
+        let page = self.rows.page(&group, prefix, limits::CLAIM_ROWS_MAX);
         Some(Claimed { queue: queue.clone(), name, row, inputs: page.rows, more: page.more, deadline })
     }
 
