@@ -10,7 +10,10 @@ mod worker;
 
 pub use flow::SHAPES;
 
-use onceflow_core::{Fence, Kind, Shard, Timestamp, protocol::draft::InstalledProgram};
+use onceflow_core::{
+    Fence, Kind, Shard, Timestamp,
+    protocol::{draft::InstalledProgram, premise::Premise},
+};
 use onceflow_store::{
     CommitResult, Position, Refused,
     state::{NoEffects, StoreState},
@@ -179,7 +182,7 @@ impl World {
             CommitResult::Refused(Refused { which, found, .. }) => {
                 let worker = &mut self.workers[at];
                 // The state of the run has changed: it is decided again, if the step may still commit.
-                if which == 0 && worker.saw(found.as_deref(), &job) {
+                if Premise::of(batch.requires[which].key()) == Premise::State && worker.saw(found.as_deref(), &job) {
                     worker.job = Some(job);
                 }
             }

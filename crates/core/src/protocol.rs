@@ -11,18 +11,22 @@
 //!
 //! | module | what it owns |
 //! |---|---|
+//! | [`claim`] | a claim on work of any kind: renewed, given back, taken over |
 //! | [`ids`] | names of runs, frames and steps |
 //! | [`keys`] | keys of their rows |
 //! | [`rows`] | contents of those rows |
 //! | [`memo`] | the digest of a step's code and inputs |
+//! | [`premise`] | names of the facts that a draft requires |
 //! | [`draft`] | a commit while it is written: deliveries, joins, openings |
 //! | [`step`] | commits, opens, parks or retries a claimed step |
 //! | [`run`] | starts, ends and removes a run |
 
+pub mod claim;
 pub mod draft;
 pub mod ids;
 pub mod keys;
 pub mod memo;
+pub mod premise;
 pub mod rows;
 pub mod run;
 pub mod step;

@@ -9,8 +9,8 @@ use crate::{
     key::{Group, Key},
     payload::Outcome,
     protocol::{
+        claim::WorkClaim,
         rows::{Held, ReadyStep, Received},
-        step::Taken,
     },
     row::Row,
 };
@@ -33,12 +33,19 @@ pub(crate) fn require_state(batch: &mut Batch, key: Key, state: Row) {
     };
 }
 
-/// A draft of a step requires the claim that the step was taken under.
-pub(crate) fn require_claim(batch: &mut Batch, taken: &Taken) {
+/// A commit requires the claim that its work was taken under.
+pub(crate) fn require_claim(batch: &mut Batch, claim: &WorkClaim) {
     match is_on("commit-without-fence") {
-        false => batch.require_equals(taken.claim_key(), Row::new(taken.fence.to_bytes())),
-        true => batch.require_present(taken.queue_key()),
+        false => batch.require_equals(claim.claim_key(), Row::new(claim.fence.to_bytes())),
+        true => batch.require_present(claim.ready_key()),
     };
+}
+
+/// Work is taken over only if its deadline has not been moved since it was read.
+pub(crate) fn require_deadline(batch: &mut Batch, key: Key, deadline: Row) {
+    if !is_on("takeover-despite-renewal") {
+        batch.require_equals(key, deadline);
+    }
 }
 
 /// The ready row of a step is deleted in the batch that commits it.

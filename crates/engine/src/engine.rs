@@ -124,7 +124,7 @@ impl Engine {
     /// [`Error::Tasks`] if the engine has a different task of the same name and version, [`Error::Resource`] if it
     /// works and lacks a resource that a task takes; then none of these tasks is added.
     pub fn add_tasks(&self, tasks: &Tasks) -> Result<(), Error> {
-        if self.shared.is_closed() {
+        if self.shared.signals.is_closed() {
             return Err(Error::Closed);
         }
         if self.worker.is_some()
@@ -173,7 +173,7 @@ impl Engine {
     /// If the flow does not pass its checks, the inputs do not match it, or the store does not answer.
     pub fn start(&self, start: Start) -> BoxFuture<'_, Result<Handle, Error>> {
         Box::pin(async move {
-            if self.shared.is_closed() {
+            if self.shared.signals.is_closed() {
                 return Err(Error::Closed);
             }
             if let Some((name, _)) = start.assumed.first() {
@@ -232,7 +232,7 @@ impl Engine {
         asked: &CheckedStart,
         draft: Draft<'_>,
         changes: &[ValueChange],
-    ) -> Result<Option<onceflow_store::Committed>, Error> {
+    ) -> Result<Option<onceflow_store::Position>, Error> {
         match self.shared.commit_outside(draft, changes).await {
             Err(Error::Values(
                 values::Error::Missing { .. } | values::Error::LeaseLost { .. } | values::Error::UploadLost { .. },
@@ -294,7 +294,7 @@ impl Engine {
         let mut changes = inputs.changes.clone();
         let header = self.header(asked, &planned, &mut changes).await?;
         let frame = root_frame(asked, &inputs, planned.reused);
-        let plan = shared.plan(Keys::new(id, generation), planned.program);
+        let plan = shared.runs.plan(Keys::new(id, generation), planned.program);
         let replaced = seen.as_deref().and_then(rows::read::<Head>);
         let mut draft = run::start(&plan, &header, &frame, seen);
         if let Some(Head::Finished(replaced)) = replaced {
@@ -306,11 +306,11 @@ impl Engine {
         }
         // Held until the start is published, so that no event of the run comes before it.
         let _order = shared.events.order_if_wanted().await;
-        let Some(committed) = self.commit_beginning(asked, draft, &changes).await? else { return Ok(None) };
-        shared.due.notify_one();
-        let run = shared.remember(plan, header, State { generation, phase: Phase::Running });
+        let Some(position) = self.commit_beginning(asked, draft, &changes).await? else { return Ok(None) };
+        shared.signals.due.notify_one();
+        let run = shared.runs.remember(plan, header, State { generation, phase: Phase::Running });
         let what = crate::events::EventKind::DidStart { generation: generation.0 };
-        shared.events.tell(committed.position, Event { run: run.key.clone(), kind: what });
+        shared.events.tell(position, Event { run: run.key.clone(), kind: what });
         Ok(Some(self.handle(&asked.start.key, id)))
     }
 
@@ -342,7 +342,7 @@ impl Engine {
 
     /// Continues an active run as it is, or with a new plan.
     async fn go_on(&self, asked: &CheckedStart, id: RunId) -> Result<Option<Handle>, Error> {
-        let Some(run) = self.shared.read_run(id).await? else { return Ok(None) };
+        let Some(run) = self.shared.runs.read_run(id).await? else { return Ok(None) };
         if let Phase::NotUndone { .. } = run.state().phase {
             return Err(self.shared.not_undone(&run).await?);
         }
@@ -368,7 +368,7 @@ impl Engine {
         if self.worker.as_ref().is_none_or(|worker| worker.is_stopping()) {
             return Err(Error::Busy { key: asked.start.key.clone() });
         }
-        let progress = std::pin::pin!(self.shared.progress(id).notified());
+        let progress = std::pin::pin!(self.shared.signals.progress(id).notified());
         futures_util::future::select(progress, self.shared.world.sleep(LOOK_MS)).await;
         Ok(None)
     }

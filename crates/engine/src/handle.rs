@@ -14,6 +14,7 @@ use onceflow_core::{
         draft::Draft,
         ids::RunId,
         keys,
+        premise::REPORT,
         rows::{Failed, Header, Phase, Why},
         run,
     },
@@ -70,7 +71,7 @@ impl Handle {
     pub fn wait(&self) -> BoxFuture<'_, Result<Summary, Error>> {
         Box::pin(async move {
             loop {
-                let progress = self.shared.progress(self.id).notified();
+                let progress = self.shared.signals.progress(self.id).notified();
                 let mut progress = std::pin::pin!(progress);
                 progress.as_mut().enable();
                 if self.is_at_rest().await? {
@@ -91,7 +92,7 @@ impl Handle {
         progress: std::pin::Pin<&mut impl Future<Output = ()>>,
     ) -> Result<(), Error> {
         const LOOK_MS: u64 = 500;
-        if self.shared.is_closed() {
+        if self.shared.signals.is_closed() {
             return Err(Error::Closed);
         }
         select(progress, self.shared.world.sleep(LOOK_MS)).await;
@@ -106,7 +107,7 @@ impl Handle {
     /// If the store does not answer.
     pub fn until_changed(&self, ms_max: u64) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
-            let progress = std::pin::pin!(self.shared.progress(self.id).notified());
+            let progress = std::pin::pin!(self.shared.signals.progress(self.id).notified());
             let (records, shard) = (&self.shared.records, self.shared.shard());
             let seen = records.position();
             let until = records.now().await?.plus_ms(ms_max);
@@ -171,7 +172,7 @@ impl Handle {
     ) -> BoxFuture<'a, Result<Data, Error>> {
         Box::pin(async move {
             loop {
-                let progress = self.shared.progress(self.id).notified();
+                let progress = self.shared.signals.progress(self.id).notified();
                 let mut progress = std::pin::pin!(progress);
                 progress.as_mut().enable();
                 if let Some(outcome) = self.arrived(name).await? {
@@ -206,7 +207,7 @@ impl Handle {
 
     /// An output of an active run, if it has arrived.
     async fn arrived(&self, name: &str) -> Result<Option<Outcome>, Error> {
-        let Some(run) = self.shared.read_run(self.id).await? else { return Ok(None) };
+        let Some(run) = self.shared.runs.read_run(self.id).await? else { return Ok(None) };
         self.is_for(&run.header)?;
         let outputs = &run.plan.program.blocks[0].outputs;
         let Some(port) = outputs.iter().position(|output| output.port.name == name) else { return Ok(None) };
@@ -270,7 +271,7 @@ impl Handle {
     pub fn cancel(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             loop {
-                let Some(run) = self.shared.read_run(self.id).await? else {
+                let Some(run) = self.shared.runs.read_run(self.id).await? else {
                     return Err(Error::Ended { key: self.key.clone() });
                 };
                 let state = run.state();
@@ -282,7 +283,7 @@ impl Handle {
                 let draft = run::turn(&run.plan, state, Phase::Cancelling);
                 if self.shared.commit_outside(draft, &[]).await?.is_applied() {
                     run.set_state(onceflow_core::protocol::rows::State { phase: Phase::Cancelling, ..state });
-                    self.shared.look.notify_one();
+                    self.shared.signals.look.notify_one();
                     break;
                 }
             }
@@ -362,7 +363,7 @@ impl Handle {
         Box::pin(async move {
             let note = note.map(|note| said(self.id, note));
             let refused = |why: String| Error::Refused { key: self.key.clone(), why };
-            let Some(run) = self.shared.read_run(self.id).await? else {
+            let Some(run) = self.shared.runs.read_run(self.id).await? else {
                 return Err(Error::Ended { key: self.key.clone() });
             };
             if let Phase::NotUndone { .. } = run.state().phase {
@@ -416,7 +417,7 @@ impl Handle {
                     self.shared.commit_outside(draft, &[]).await?.is_applied()
                 }
             };
-            self.shared.read_run(self.id).await?;
+            self.shared.runs.read_run(self.id).await?;
             self.shared.records.durable(self.shared.records.position()).await?;
             if applied { Ok(()) } else { Err(refused(format!("went on meanwhile; look again at {address}"))) }
         })
@@ -427,7 +428,7 @@ impl Handle {
 /// run.
 fn said(run: RunId, id: &str) -> onceflow_core::Key {
     let digest = blake3::hash(id.as_bytes());
-    keys::reasons(run).key([&b"said"[..], &digest.as_bytes()[..16]].concat())
+    keys::reasons(run).key([REPORT, &digest.as_bytes()[..16]].concat())
 }
 
 /// Adds the row of a report to the draft; the batch is refused if that row exists.

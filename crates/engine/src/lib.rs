@@ -11,7 +11,10 @@
 //! | `handle` | a run from outside: outputs, end, cancel |
 //! | `worker` | claims ready steps, as many as its capacity allows; heartbeats |
 //! | `perform` | performs a claimed step, a file for each kind |
-//! | `commit` | sends the batch of a decision, and decides again if it is refused |
+//! | `kernel` | the way of work from claim to durable commit, whatever the work is |
+//! | `commit` | a flow's step as work of the kernel |
+//! | `runs` | runs as this process has read them |
+//! | `signals` | signals between the parts of an engine |
 //! | `data` | converts between the data of tasks and the payloads of rows |
 //! | `tx` | a flow's own rows, and its outbox |
 //! | [`events`] | events of runs, in order |
@@ -24,11 +27,14 @@ mod engine;
 mod error;
 pub mod events;
 mod handle;
+mod kernel;
 mod options;
 mod perform;
 mod resources;
+mod runs;
 mod seams;
 mod shared;
+mod signals;
 mod status;
 pub mod task;
 mod tx;

@@ -14,15 +14,15 @@ pub(crate) use task::may_decide;
 
 use crate::{
     Error,
-    commit::StepCommit,
     error::DAMAGE,
     events::{Event, EventKind},
+    kernel::{Heartbeat, Job, WorkCommit},
+    runs::Run,
     seams,
-    shared::Run,
-    worker::{Heartbeat, Slot, Whose, Worker},
+    worker::{Slot, Whose, Worker},
 };
 use onceflow_core::{
-    Claimed, Fence, Inbox,
+    Inbox,
     payload::Outcome,
     protocol::{
         draft::Draft,
@@ -35,18 +35,6 @@ use onceflow_core::{
 use onceflow_store::{Position, records::Scan, values::ValueChange};
 use std::sync::Arc;
 
-/// A claimed step, before its rows are read.
-pub(crate) struct Job {
-    /// The store's answer to the claim.
-    pub(crate) claimed: Claimed,
-    /// The fence of the claim.
-    pub(crate) fence: Fence,
-    /// The position of the claim: bodies that touch the world wait until it is durable.
-    pub(crate) position: Position,
-    /// The time at which the claim was sent, on this machine's clock.
-    pub(crate) asked: onceflow_core::Timestamp,
-}
-
 /// A step while it is performed.
 pub(crate) struct Work<'a> {
     pub(crate) worker: &'a Worker,
@@ -58,23 +46,21 @@ pub(crate) struct Work<'a> {
 impl Worker {
     /// Performs a step; answers the step that its commit claimed.
     pub(crate) async fn perform(&self, job: &Job, slot: &mut Slot) -> Result<Option<Job>, Error> {
-        let Some((id, step)) = StepId::from_queue_name(job.claimed.name.as_bytes()) else {
-            return Err(Error::damaged(format!("a row in a queue is called {:?}", job.claimed.name)));
+        let Some((id, step)) = StepId::from_queue_name(job.claim.name.as_bytes()) else {
+            return Err(Error::damaged(format!("a row in a queue is called {:?}", job.claim.name)));
         };
-        let inbox = Inbox::from_row(&job.claimed.row);
-        let ready_step: Option<ReadyStep> = inbox.and_then(|inbox| rows::read(&inbox.note));
-        let ready_step = ready_step.ok_or_else(|| Error::damaged(format!("the ready row of step {step:?}")))?;
-        let run = match self.shared.run(id, Some(ready_step.generation)).await? {
+        let ready_step = step::ready_step(&job.claim.row)
+            .ok_or_else(|| Error::damaged(format!("the ready row of step {step:?}")))?;
+        let run = match self.shared.runs.run(id, Some(ready_step.generation)).await? {
             Some(run) if run.plan.keys.generation == ready_step.generation => run,
             _ if step.node == TEARDOWN => return self.remove_plan(job, id, step, &ready_step).await,
             _ => return self.drop_stale(job, Keys::new(id, ready_step.generation), step, &ready_step).await,
         };
-        let Some(frame) = self.shared.frame(&run, step.frame).await? else {
+        let Some(frame) = self.shared.runs.frame(&run, step.frame).await? else {
             return self.missing(job, format!("the frame of step {step:?} of run `{}`", run.key)).await;
         };
         let inbox = self.arrived(job).await?;
-        let Claimed { queue, name, .. } = job.claimed.clone();
-        let taken = Taken { step, queue, name, fence: job.fence, ready_step, frame, inbox };
+        let taken = Taken { step, claim: job.claim.clone(), ready_step, frame, inbox };
         let work = Work { worker: self, run, taken, position: job.position };
         let ending = match step.node {
             SETTLE => Some(work.settle(slot).await),
@@ -102,28 +88,11 @@ impl Worker {
         }
     }
 
-    /// Restores the claim of a step that this worker has already, and that it was just granted again because the store
-    /// had forgotten the first claim.
-    pub(crate) async fn restore_claim(&self, job: &Job, before: Fence) -> Result<(), Error> {
-        let Claimed { queue, name, .. } = &job.claimed;
-        let (claim, now) = (queue.claims().key(name), onceflow_core::Row::new(job.fence.to_bytes()));
-        let before = onceflow_core::Row::new(before.to_bytes());
-        let mut batch = onceflow_core::Batch::new(self.shared.shard());
-        batch.require_equals(claim.clone(), now).put(claim.clone(), before.clone());
-        if self.shared.records.commit(batch).await?.is_applied() && self.alive.claim_of(name).is_none() {
-            // The work ended meanwhile, and may have found that the step was not its own: the step is freed.
-            let mut batch = onceflow_core::Batch::new(self.shared.shard());
-            batch.require_equals(claim.clone(), before).delete(claim).delete(queue.deadlines().key(name));
-            let _refused_if_it_went_on = self.shared.records.commit(batch).await?;
-        }
-        Ok(())
-    }
-
     /// The deliveries in a step's inbox.
     async fn arrived(&self, job: &Job) -> Result<Vec<Received>, Error> {
-        let mut rows = job.claimed.inputs.clone();
-        if job.claimed.more {
-            let inbox = Inbox::from_row(&job.claimed.row).ok_or_else(|| Error::damaged("a row in a queue"))?;
+        let mut rows = job.inputs.clone();
+        if job.more {
+            let inbox = Inbox::from_row(&job.claim.row).ok_or_else(|| Error::damaged("a row in a queue"))?;
             let after = rows.last().map(|(name, _)| name.clone());
             let scan = Scan::of(inbox.group, onceflow_core::limits::SCAN_ROWS_MAX).prefix(&inbox.prefix).after(after);
             rows.extend(self.shared.records.scan(self.shared.shard(), scan).await?.rows);
@@ -134,8 +103,7 @@ impl Worker {
 
     /// A row that the step needs is missing. If the step is still ours, rows were lost; else another worker has it.
     async fn missing(&self, job: &Job, what: String) -> Result<Option<Job>, Error> {
-        let claim = self.shared.row(job.claimed.queue.claims().key(&job.claimed.name)).await?;
-        if claim.as_deref() == Some(&job.fence.to_bytes()[..]) {
+        if self.shared.kernel.is_ours(&job.claim).await? {
             return Err(Error::damaged(format!("{what} is missing")));
         }
         Ok(None)
@@ -149,11 +117,7 @@ impl Worker {
         step: StepId,
         ready_step: &ReadyStep,
     ) -> Result<Option<Job>, Error> {
-        let Claimed { queue, name, .. } = &job.claimed;
-        let mut batch = onceflow_core::Batch::new(self.shared.shard());
-        let claim = queue.claims().key(name);
-        batch.require_equals(claim.clone(), onceflow_core::Row::new(job.fence.to_bytes()));
-        batch.delete(queue.key(name)).delete(claim).delete(queue.deadlines().key(name));
+        let mut batch = job.claim.drop_work(self.shared.shard());
         let clear = |received: &Received| {
             let stored = onceflow_core::protocol::draft::stored(&received.outcome)?;
             let edge = keys.edge(&keys.arrival(step, received.port), received.port);
@@ -174,14 +138,14 @@ impl Work<'_> {
         changes: &[ValueChange],
         what: Option<EventKind>,
         decide: impl Fn(State) -> Draft<'a>,
-    ) -> Result<StepCommit, Error> {
+    ) -> Result<WorkCommit, Error> {
         let asked = self.worker.claim_next(slot);
         let shared = &self.worker.shared;
         let order = if what.is_some() { shared.events.order_if_wanted().await } else { None };
         let committed = shared.commit(&self.run, &self.taken, asked.as_ref(), changes, decide).await?;
         match (&committed, what) {
-            (StepCommit::Committed { position, .. }, Some(what)) if order.is_some() => self.tell(*position, what),
-            (StepCommit::Lost, _) => {
+            (WorkCommit::Committed { position, .. }, Some(what)) if order.is_some() => self.tell(*position, what),
+            (WorkCommit::Lost, _) => {
                 tracing::debug!(step = ?self.taken.step, "dropping a commit: another worker has the step, or the run went on");
             }
             _ => {}
@@ -190,10 +154,10 @@ impl Work<'_> {
     }
 
     /// Watches over the work on the step. Only the loss of the claim stops it, unless `stops`.
-    pub(crate) fn heartbeat(&self, stops: bool) -> Heartbeat<'_> {
+    pub(crate) fn heartbeat(&self, stops: bool) -> Heartbeat<'_, Whose> {
         let keys = &self.run.plan.keys;
-        let whose = Whose { run: keys.run, generation: keys.generation, ends_with_run: stops, ends_at_once: stops };
-        self.worker.alive.keep(&self.taken, whose)
+        let whose = Whose { run: keys.run, generation: keys.generation, ends_with_run: stops };
+        self.worker.alive.watch(self.taken.claim.fence, stops, whose)
     }
 
     fn tell(&self, position: Position, what: EventKind) {
@@ -211,7 +175,7 @@ impl Work<'_> {
     /// Parks a step whose inputs are damaged, and fails the run: a retry would not help. If the step is not ours any
     /// more, its rows went with it, and nothing is wrong.
     async fn damaged(&self, slot: &Slot, error: Error) -> Result<Option<Job>, Error> {
-        if !self.worker.shared.is_ours(&self.taken).await? {
+        if !self.worker.shared.kernel.is_ours(&self.taken.claim).await? {
             return Ok(None);
         }
         self.worker.shared.drop_broken(&error).await;
@@ -231,21 +195,21 @@ impl Work<'_> {
             step::park(&self.run.plan, state, &self.taken, Why::Failed(failed.clone()), next)
         };
         let committed = self.commit(slot, &[], Some(EventKind::DidFail(failed.clone())), park).await?;
-        self.worker.shared.read_run(self.run.plan.keys.run).await?;
+        self.worker.shared.runs.read_run(self.run.plan.keys.run).await?;
         Ok(committed.next())
     }
 
     /// Parks a step of a run that has stopped, unchanged.
     pub(crate) async fn stand_back(&self, slot: &Slot) -> Result<Option<Job>, Error> {
         // The cached state may be old.
-        self.worker.shared.read_run(self.run.plan.keys.run).await?;
+        self.worker.shared.runs.read_run(self.run.plan.keys.run).await?;
         let phase = self.run.state().phase;
         if phase.dispatches() || !phase.is_open() {
             self.pause_and_give_back().await?;
             return Ok(None);
         }
         let park = |state: State| step::park(&self.run.plan, state, &self.taken, Why::NotStarted, state.phase);
-        self.commit(slot, &[], None, park).await.map(StepCommit::next)
+        self.commit(slot, &[], None, park).await.map(WorkCommit::next)
     }
 
     /// Gives the step back after a pause: it cannot be performed here now.
@@ -257,19 +221,14 @@ impl Work<'_> {
 
     /// Gives the step back: deletes its claim, so that any worker can claim it.
     pub(crate) async fn give_back(&self) -> Result<(), Error> {
-        self.worker.alive.release(self.taken.fence);
-        let mut batch = onceflow_core::Batch::new(self.worker.shared.shard());
-        let claim = self.taken.queue.claims().key(&self.taken.name);
-        batch.require_equals(claim.clone(), onceflow_core::Row::new(self.taken.fence.to_bytes()));
-        batch.delete(claim).delete(self.taken.queue.deadlines().key(&self.taken.name));
-        let _refused_if_not_ours = self.worker.shared.records.commit(batch).await?;
-        Ok(())
+        self.worker.alive.release(self.taken.claim.fence);
+        self.worker.shared.kernel.give_back(&self.taken.claim).await
     }
 
     /// The address of the step.
     pub(crate) async fn address(&self) -> Result<String, Error> {
         let plan = &self.run.plan;
-        let place = self.worker.shared.place(&self.run, self.taken.step.frame, self.taken.step.index).await?;
+        let place = self.worker.shared.runs.place(&self.run, self.taken.step.frame, self.taken.step.index).await?;
         Ok(match plan.program.blocks[self.taken.ready_step.block as usize].nodes.get(self.taken.step.node as usize) {
             Some(node) => place.address(&node.path),
             None => place.address(&[]),

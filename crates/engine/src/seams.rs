@@ -8,20 +8,20 @@ use onceflow_core::{
     fence::Fence,
     hazard::{is_on, note, noted},
     model::{Effect, TaskSpec},
-    protocol::{ids::Generation, rows::ReadyStep, step::Taken},
+    protocol::{claim::WorkClaim, ids::Generation, rows::ReadyStep},
 };
 use onceflow_store::{Records, records};
 
 /// The next steps become ready, and the step's own row goes, in the batch that commits the step: nothing is left to
 /// send after it.
-pub(crate) fn split_from_commit(batch: &mut Batch, taken: &Taken) -> Vec<Op> {
+pub(crate) fn split_from_commit(batch: &mut Batch, claim: &WorkClaim) -> Vec<Op> {
     let mut later = Vec::new();
     if is_on("next-enqueued-apart") {
         let is_next = |op: &Op| matches!(op, Op::Put(key, _) if key.group.kind() == Kind::Queue);
         (later, batch.ops) = std::mem::take(&mut batch.ops).into_iter().partition(is_next);
     }
     if is_on("row-deleted-apart") {
-        later.push(Op::Delete(taken.queue.key(&taken.name)));
+        later.push(Op::Delete(claim.ready_key()));
     }
     later
 }
@@ -157,11 +157,4 @@ pub(crate) fn waits_until_durable(spec: &TaskSpec) -> bool {
 /// Every worker frees the steps of dead workers.
 pub(crate) fn frees_abandoned() -> bool {
     !is_on("abandoned-for-ever")
-}
-
-/// A step is taken over only if its deadline has not been moved since it was read.
-pub(crate) fn require_deadline(batch: &mut Batch, key: Key, deadline: Row) {
-    if !is_on("takeover-despite-renewal") {
-        batch.require_equals(key, deadline);
-    }
 }

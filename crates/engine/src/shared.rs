@@ -1,77 +1,42 @@
-//! State that all parts of an engine share: the store, the world, the tasks, and caches of rows that cannot change.
+//! The parts of an engine: handles on the store and the world, the tasks it offers, and one object for each further
+//! job.
 
-use crate::{Error, events::Events, options::Options, resources::Resources, task::Tasks};
+use crate::{
+    Error, events::Events, kernel::Kernel, options::Options, resources::Resources, runs::Runs, signals::Signals,
+    task::Tasks,
+};
 use onceflow_core::{
     Fences, Key, Row, Shard,
-    model::{InstancePath, Program, Wiring},
-    protocol::{
-        draft::InstalledProgram,
-        ids::{FrameId, Generation, RunId},
-        keys::Keys,
-        rows::{self, Frame, Header, Shape, State},
-    },
+    protocol::{ids::RunId, step},
 };
-use onceflow_store::{
-    Records, World,
-    records::get_one,
-    values::{self, Values},
-};
+use onceflow_store::{Records, World, values::Values};
 use std::{
     collections::BTreeMap,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering::SeqCst},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use tokio::sync::Notify;
 
-/// State that all parts of an engine share.
+/// The parts of an engine.
 pub(crate) struct Shared {
     pub(crate) records: Arc<dyn Records>,
     pub(crate) values: Arc<Values>,
     pub(crate) world: Arc<dyn World>,
     pub(crate) options: Options,
-    pub(crate) fences: Fences,
     pub(crate) events: Arc<Events>,
+    /// Claims and commits.
+    pub(crate) kernel: Arc<Kernel>,
+    /// The runs, as this process has read them.
+    pub(crate) runs: Runs,
+    pub(crate) signals: Signals,
     pub(crate) tasks: Mutex<Arc<Tasks>>,
     /// Resources that tasks look up by type, until the engine closes.
     pub(crate) resources: Mutex<Arc<Resources>>,
-    runs: Mutex<BTreeMap<RunId, Arc<Run>>>,
-    /// Signal that a run got an output or ended. Several, so that of a thousand waiting callers few are woken.
-    progress: Box<[Notify]>,
     /// The cache of lists that eaches go over.
     pub(crate) lists: crate::data::Lists,
     /// The cache of small files, for tasks that read them.
     pub(crate) small: Arc<crate::data::SmallFiles>,
-    /// Signals that a run was cancelled here, or has a new plan.
-    pub(crate) look: Notify,
-    /// Signals that a removal was scheduled.
-    pub(crate) due: Notify,
-    /// Runs that this process has removed.
-    removed: Mutex<Vec<RunId>>,
     /// Runs without a history whose last handle was dropped.
     pub(crate) abandoned: Mutex<BTreeMap<RunId, String>>,
-    closed: AtomicBool,
 }
-
-/// A run, as this process has last read it.
-pub(crate) struct Run {
-    pub(crate) plan: InstalledProgram,
-    pub(crate) header: Header,
-    pub(crate) key: Arc<str>,
-    state: Mutex<State>,
-    frames: Mutex<BTreeMap<FrameId, Arc<Frame>>>,
-    places: Mutex<BTreeMap<FrameId, Arc<InstancePath>>>,
-}
-
-/// Frames cached per run. A frame serves all its elements or iterations, so there are few.
-const FRAMES_MAX: usize = 4096;
-
-/// Signals for callers that wait for runs.
-const BELLS: usize = 256;
-
-/// Runs cached.
-const RUNS_MAX: usize = 4096;
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -85,49 +50,30 @@ impl Shared {
         mut options: Options,
     ) -> Arc<Self> {
         let resources = Mutex::new(Arc::new(std::mem::take(&mut options.resources)));
-        let fences = Fences::new(world.random());
-        let small = options.scratch.join(crate::data::scratch_name(fences.incarnation()));
+        let kernel = Arc::new(Kernel {
+            records: records.clone(),
+            values: values.clone(),
+            fences: Fences::new(world.random()),
+            shard: options.shard,
+            lease_ms: options.lease_ms,
+            is_same_attempt: step::is_same_attempt,
+        });
+        let small = options.scratch.join(crate::data::scratch_name(kernel.fences.incarnation()));
         Arc::new(Shared {
             records,
             values,
             world,
             options,
-            fences,
             events: Arc::default(),
+            runs: Runs::new(kernel.clone()),
+            kernel,
+            signals: Signals::new(),
             tasks: Mutex::default(),
             resources,
-            runs: Mutex::default(),
-            progress: (0..BELLS).map(|_| Notify::new()).collect(),
             lists: crate::data::Lists::default(),
             small: crate::data::SmallFiles::new(small),
-            look: Notify::new(),
-            due: Notify::new(),
-            removed: Mutex::default(),
             abandoned: Mutex::default(),
-            closed: AtomicBool::new(false),
         })
-    }
-
-    pub(crate) fn close(&self) {
-        self.closed.store(true, SeqCst);
-        self.due.notify_waiters();
-        self.due.notify_one();
-        self.ring_all();
-    }
-
-    /// Wakes every caller that waits for any run.
-    pub(crate) fn ring_all(&self) {
-        self.progress.iter().for_each(Notify::notify_waiters);
-    }
-
-    /// Signals that this run got an output or ended, and that the engine closes.
-    pub(crate) fn progress(&self, run: RunId) -> &Notify {
-        // Ids of runs are random.
-        &self.progress[usize::from(run.0[0]) % BELLS]
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(SeqCst)
     }
 
     pub(crate) fn shard(&self) -> Shard {
@@ -145,216 +91,10 @@ impl Shared {
     }
 
     pub(crate) async fn row(&self, key: Key) -> Result<Option<Row>, Error> {
-        Ok(get_one(&*self.records, self.shard(), key).await?)
+        self.kernel.row(key).await
     }
 
     pub(crate) fn resources(&self) -> Arc<Resources> {
         lock(&self.resources).clone()
-    }
-
-    /// The cached run.
-    pub(crate) fn known(&self, run: RunId) -> Option<Arc<Run>> {
-        lock(&self.runs).get(&run).cloned()
-    }
-
-    /// The run, read if it is not cached or cached in another generation; `None` if it has ended.
-    pub(crate) async fn run(&self, id: RunId, generation: Option<Generation>) -> Result<Option<Arc<Run>>, Error> {
-        if let Some(run) = self.known(id)
-            && generation.is_none_or(|generation| run.plan.keys.generation == generation)
-        {
-            return Ok(Some(run));
-        }
-        self.read_run(id).await
-    }
-
-    /// Reads a run, whatever is cached.
-    pub(crate) async fn read_run(&self, id: RunId) -> Result<Option<Arc<Run>>, Error> {
-        loop {
-            match self.try_read_run(id).await {
-                // The run ended, or got a new plan, between the reads of its rows and its program: it is read again.
-                Err(Error::Values(values::Error::Missing { .. })) if self.moved_on(id).await? => {}
-                read => return read,
-            }
-        }
-    }
-
-    /// Reads the state of a cached run, and nothing else. False if the run has ended, or has another generation.
-    pub(crate) async fn see_state(&self, run: &Run) -> Result<bool, Error> {
-        let state = self.row(run.plan.keys.state()).await?.as_deref().and_then(rows::read::<State>);
-        let state = state.filter(|state| state.generation == run.plan.keys.generation);
-        if let Some(state) = state {
-            run.set_state(state);
-        }
-        Ok(state.is_some())
-    }
-
-    async fn try_read_run(&self, id: RunId) -> Result<Option<Arc<Run>>, Error> {
-        let home = Keys::new(id, Generation(0));
-        let found = self.records.get(self.shard(), &[home.state(), home.header()]).await?;
-        let [Some(state), Some(header)] = &found[..] else {
-            lock(&self.runs).remove(&id);
-            return Ok(None);
-        };
-        let state: State = rows::read(state).ok_or_else(|| Error::damaged(format!("the state of run {id}")))?;
-        let header: Header = rows::read(header).ok_or_else(|| Error::damaged(format!("the header of run {id}")))?;
-        if let Some(run) = self.known(id)
-            && run.plan.keys.generation == state.generation
-        {
-            *lock(&run.state) = state;
-            return Ok(Some(run));
-        }
-        let program = self.values.read_all(&header.program.id).await?;
-        let program: Program =
-            rows::read(&program).ok_or_else(|| Error::damaged(format!("the program of run {id}")))?;
-        let plan = self.plan(Keys::new(id, state.generation), Arc::new(program));
-        Ok(Some(self.remember(plan, header, state)))
-    }
-
-    /// The run has ended, or got another program since its header was read.
-    async fn moved_on(&self, id: RunId) -> Result<bool, Error> {
-        let home = Keys::new(id, Generation(0));
-        let Some(header) = self.row(home.header()).await? else { return Ok(true) };
-        let header: Header = rows::read(&header).ok_or_else(|| Error::damaged(format!("the header of run {id}")))?;
-        // If its program is there now, the one that was missing was that of an earlier plan.
-        Ok(self.values.get(&header.program.id).await.is_ok())
-    }
-
-    pub(crate) fn plan(&self, keys: Keys, program: Arc<Program>) -> InstalledProgram {
-        let wiring = Arc::new(Wiring::of(&program));
-        InstalledProgram::new(self.shard(), keys, program, wiring)
-    }
-
-    pub(crate) fn remember(&self, plan: InstalledProgram, header: Header, state: State) -> Arc<Run> {
-        let id = plan.keys.run;
-        let key = Arc::from(header.key.as_str());
-        let run = Arc::new(Run {
-            plan,
-            header,
-            key,
-            state: Mutex::new(state),
-            frames: Mutex::default(),
-            places: Mutex::default(),
-        });
-        let mut runs = lock(&self.runs);
-        while runs.len() >= RUNS_MAX {
-            runs.pop_first();
-        }
-        runs.insert(id, run.clone());
-        run
-    }
-
-    /// Notes that this process removed a run.
-    pub(crate) fn was_removed(&self, id: RunId) {
-        let mut removed = lock(&self.removed);
-        if removed.len() < RUNS_MAX {
-            removed.push(id);
-        }
-    }
-
-    pub(crate) fn take_removed(&self) -> Vec<RunId> {
-        std::mem::take(&mut lock(&self.removed))
-    }
-
-    pub(crate) fn forget(&self, id: RunId) {
-        lock(&self.runs).remove(&id);
-    }
-
-    /// A frame of a run; `None` if it is gone.
-    pub(crate) async fn frame(&self, run: &Run, id: FrameId) -> Result<Option<Arc<Frame>>, Error> {
-        if let Some(frame) = lock(&run.frames).get(&id) {
-            return Ok(Some(frame.clone()));
-        }
-        let Some(row) = self.row(run.plan.keys.frame(id)).await? else { return Ok(None) };
-        let frame = rows::read::<Frame>(&row).ok_or_else(|| Error::damaged(format!("frame {id:?}")))?;
-        let frame = Arc::new(frame);
-        let mut frames = lock(&run.frames);
-        while frames.len() >= FRAMES_MAX {
-            frames.pop_first();
-        }
-        frames.insert(id, frame.clone());
-        Ok(Some(frame))
-    }
-
-    /// The address of an instance. Keys of steps are made from it, so a missing frame is an error and no reason to
-    /// guess: another worker has the step by then.
-    pub(crate) async fn place(&self, run: &Run, id: FrameId, index: u32) -> Result<InstancePath, Error> {
-        let outer = self.outer_place(run, id).await?;
-        let frame = self.frame(run, id).await?.ok_or_else(|| gone(id))?;
-        Ok(match (frame.shape, self.opener(run, &frame)) {
-            (Shape::Each(_), _) | (_, Some(onceflow_core::model::program::NodeOp::Loop { .. })) => {
-                outer.numbered(u64::from(index))
-            }
-            _ => (*outer).clone(),
-        })
-    }
-
-    fn opener<'a>(&self, run: &'a Run, frame: &Frame) -> Option<&'a onceflow_core::model::program::NodeOp> {
-        let (step, block) = frame.opened_by?;
-        Some(&run.plan.program.blocks[block as usize].nodes[step.node as usize].op)
-    }
-
-    /// The address of a frame, which all its instances share.
-    async fn outer_place(&self, run: &Run, id: FrameId) -> Result<Arc<InstancePath>, Error> {
-        // From the inside out, then back: a flow may call itself a thousand deep.
-        let (mut inside, mut at) = (Vec::new(), id);
-        let mut place = loop {
-            if let Some(place) = lock(&run.places).get(&at) {
-                break place.clone();
-            }
-            match self.frame(run, at).await? {
-                Some(frame) if frame.opened_by.is_some() => {
-                    inside.push((at, frame.clone()));
-                    at = frame.opened_by.expect("just tested").0.frame;
-                }
-                Some(_) => break Arc::new(InstancePath::root()),
-                None => return Err(gone(at)),
-            }
-        };
-        let mut around = at;
-        while let Some((id, frame)) = inside.pop() {
-            let (step, block) = frame.opened_by.expect("only such frames are gathered");
-            let outer = self.frame(run, around).await?.ok_or_else(|| gone(around))?;
-            let numbered = match (outer.shape, self.is_loop(run, &outer)) {
-                (Shape::Each(_), _) | (_, true) => place.numbered(u64::from(step.index)),
-                _ => (*place).clone(),
-            };
-            let node = &run.plan.program.blocks[block as usize].nodes[step.node as usize];
-            let next = match node.op {
-                onceflow_core::model::program::NodeOp::Call { .. } => numbered.called(node),
-                _ => numbered,
-            };
-            place = Arc::new(next);
-            let mut places = lock(&run.places);
-            while places.len() >= FRAMES_MAX {
-                places.pop_first();
-            }
-            places.insert(id, place.clone());
-            around = id;
-        }
-        Ok(place)
-    }
-
-    fn is_loop(&self, run: &Run, frame: &Frame) -> bool {
-        matches!(self.opener(run, frame), Some(onceflow_core::model::program::NodeOp::Loop { .. }))
-    }
-}
-
-/// The error for the missing frame of a step: another worker has the step, or rows were lost.
-fn gone(id: FrameId) -> Error {
-    Error::damaged(format!("frame {id:?}, which is missing"))
-}
-
-impl Run {
-    pub(crate) fn state(&self) -> State {
-        *lock(&self.state)
-    }
-
-    pub(crate) fn set_state(&self, state: State) {
-        *lock(&self.state) = state;
-    }
-
-    pub(crate) fn forget_frame(&self, id: FrameId) {
-        lock(&self.frames).remove(&id);
-        lock(&self.places).remove(&id);
     }
 }

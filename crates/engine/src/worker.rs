@@ -4,42 +4,41 @@
 //! One task, the dispatcher, claims a step when a slot is free and hands it to the slot. The slot performs it, and the
 //! batch that commits the step also claims the next, so a chain of steps stays in its slot, at one batch a step.
 
-mod alive;
 pub(crate) mod announce;
 mod capacity;
 pub(crate) mod unserved;
 mod watch;
 
-use crate::{Error, perform::Job, shared::Shared};
-use alive::Hold;
-pub(crate) use alive::{Alive, Heartbeat, Stop, Whose};
+use crate::{
+    Error,
+    kernel::{Asked, Busy, Drain, Heartbeats, Hold, Job},
+    shared::Shared,
+};
 pub(crate) use capacity::{Capacity, Reserved, Slot};
 use futures_util::future::{Either, select};
-use onceflow_core::{Batch, Claim, Claimed, Fence, Timestamp};
-use onceflow_store::{BoxFuture, Committed, Position, records};
+use onceflow_core::{Fence, Pick};
+use onceflow_store::{BoxFuture, Position};
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    atomic::{AtomicBool, Ordering::SeqCst},
 };
 use tokio::sync::{Notify, futures::Notified, watch::Sender};
+pub(crate) use watch::Whose;
 
 /// A worker: claims steps and performs them until it is stopped.
 pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) capacity: Capacity,
-    pub(crate) alive: Alive,
+    /// The steps it has.
+    pub(crate) alive: Arc<Heartbeats<Whose>>,
     pub(crate) announcement: announce::Announcement,
     pub(crate) troubles: crate::perform::patience::Troubles,
-    stopping: AtomicBool,
-    busy: AtomicUsize,
+    /// The slots in progress, and the dispatcher while it may claim.
+    drain: Arc<Drain>,
     /// The worker claims no steps yet.
     waits: AtomicBool,
     /// Signals that steps may be claimed.
     goes: Notify,
-    /// Signals that the worker is to stop.
-    stopped: Notify,
-    /// Signals that a slot has ended.
-    ended: Notify,
     /// The store's last error that it is full.
     full: Sender<Option<String>>,
 }
@@ -50,15 +49,12 @@ impl Worker {
         let worker = Arc::new(Worker {
             shared: shared.clone(),
             capacity,
-            alive: Alive::default(),
+            alive: Arc::default(),
             announcement: announce::Announcement::default(),
             troubles: crate::perform::patience::Troubles::default(),
-            stopping: AtomicBool::new(false),
-            busy: AtomicUsize::new(0),
+            drain: Arc::default(),
             waits: AtomicBool::new(shared.options.waits),
             goes: Notify::new(),
-            stopped: Notify::new(),
-            ended: Notify::new(),
             full: Sender::default(),
         });
         shared.world.spawn("onceflow dispatch", Box::pin(worker.clone().dispatch()));
@@ -74,8 +70,7 @@ impl Worker {
 
     /// Claims no further steps.
     pub(crate) fn stop(&self) {
-        self.stopping.store(true, SeqCst);
-        self.stopped.notify_waiters();
+        self.drain.stop();
         self.capacity.ring();
     }
 
@@ -95,7 +90,7 @@ impl Worker {
     async fn until_it_goes(&self) {
         loop {
             let (mut goes, mut stopped) =
-                (std::pin::pin!(self.goes.notified()), std::pin::pin!(self.stopped.notified()));
+                (std::pin::pin!(self.goes.notified()), std::pin::pin!(self.drain.stopped.notified()));
             goes.as_mut().enable();
             stopped.as_mut().enable();
             if !self.waits.load(SeqCst) || self.is_stopping() {
@@ -107,27 +102,15 @@ impl Worker {
 
     /// Claims no further steps; ends when those it has are done.
     pub(crate) async fn drain(&self) {
-        /// The interval at which it logs the steps it waits for.
-        const TELL_MS: u64 = 10_000;
         self.stop();
-        loop {
-            let mut ended = std::pin::pin!(self.ended.notified());
-            ended.as_mut().enable();
-            let busy = self.busy.load(SeqCst);
-            if busy == 0 {
-                return;
-            }
-            if let Either::Right(_) = select(ended, self.shared.world.sleep(TELL_MS)).await {
-                tracing::warn!(steps = busy, "closing waits for steps that have not ended: {}", self.alive.told());
-            }
-        }
+        self.drain.drain(&*self.shared.world, || self.alive.told()).await;
     }
 
     /// The number of steps it has.
     pub(crate) fn slots(&self) -> usize {
         // While the worker may claim steps, the dispatcher is counted too.
         let dispatcher = usize::from(!self.is_stopping());
-        self.busy.load(SeqCst).saturating_sub(dispatcher)
+        self.drain.busy().saturating_sub(dispatcher)
     }
 
     /// Waits until the store is too full for an output or a claim; answers its error.
@@ -144,14 +127,13 @@ impl Worker {
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(SeqCst)
+        self.drain.is_stopping()
     }
 
     /// Hands ready steps to slots, while there are ready steps and free slots.
     async fn dispatch(self: Arc<Self>) {
         // The dispatcher counts as busy while it may be claiming a step.
-        self.busy.fetch_add(1, SeqCst);
-        let _ended = Ended(self.clone());
+        let _busy = self.drain.begin();
         let _dropped = Dropped(&self);
         self.until_it_goes().await;
         while !self.is_stopping() {
@@ -159,7 +141,7 @@ impl Worker {
             let (seen, changed) = (self.shared.records.position(), self.capacity.changed());
             match self.take(&slot).await {
                 Ok(Some(job)) => {
-                    self.capacity.assign(&mut slot, &job.claimed.queue);
+                    self.capacity.assign(&mut slot, &job.claim.queue);
                     self.clone().spawn_slot(job, slot);
                 }
                 Ok(None) => {
@@ -178,7 +160,7 @@ impl Worker {
 
     /// Waits until a step may be ready.
     async fn wait(&self, seen: Position, changed: Notified<'_>) {
-        let stopped = self.stopped.notified();
+        let stopped = self.drain.stopped.notified();
         if self.is_stopping() {
             return;
         }
@@ -206,7 +188,7 @@ impl Worker {
 
     /// Waits, unless the worker is to stop.
     async fn pause_for(&self, ms: u64) {
-        let mut stopped = std::pin::pin!(self.stopped.notified());
+        let mut stopped = std::pin::pin!(self.drain.stopped.notified());
         stopped.as_mut().enable();
         if !self.is_stopping() {
             select(self.shared.world.sleep(ms), stopped).await;
@@ -215,47 +197,41 @@ impl Worker {
 
     /// Claims a ready step.
     async fn take(&self, slot: &Slot) -> Result<Option<Job>, Error> {
-        let Some(asked) = self.ask(slot) else { return Ok(None) };
-        let mut batch = Batch::new(self.shared.shard());
-        batch.claim = Some(asked.claim.clone());
-        let claimed = match self.shared.records.commit(batch).await {
-            Ok(result) => return Ok(result.applied().and_then(|committed| asked.job(committed))),
-            Err(records::Error::Unknown(_)) => self.shared.find_claim(&asked.claim).await?,
-            Err(error) => return Err(error.into()),
-        };
-        Ok(asked.job(Committed { position: self.shared.records.position(), fired: vec![], claimed }))
+        match self.ask(slot) {
+            Some(asked) => self.shared.kernel.take(&asked).await,
+            None => Ok(None),
+        }
     }
 
     fn spawn_slot(self: Arc<Self>, job: Job, slot: Slot) {
-        self.busy.fetch_add(1, SeqCst);
         let world = self.shared.world.clone();
         // Made here, so that a slot whose runtime is dropped before it gets its turn has ended too.
-        let ended = Ended(self.clone());
-        let hold = self.hold(&job);
+        let busy = self.drain.begin();
+        let hold = self.alive.hold(&job);
         let slot: BoxFuture<'static, ()> = Box::pin(async move {
-            self.work(job, hold, slot).await;
-            drop(ended);
+            self.work(job, hold, slot, &busy).await;
+            drop(busy);
         });
         world.spawn("onceflow slot", slot);
     }
 
     /// Performs a step, and each step that the commit of the last one claimed.
-    async fn work(self: &Arc<Self>, job: Job, hold: Result<Hold, Fence>, mut slot: Slot) {
+    async fn work(&self, job: Job, hold: Result<Hold<Whose>, Fence>, mut slot: Slot, _: &Busy) {
         let mut next = Some((job, hold));
         while let Some((job, hold)) = next {
-            self.capacity.assign(&mut slot, &job.claimed.queue);
-            let had_trouble = self.troubles.of(&job.claimed.name) > 0;
+            self.capacity.assign(&mut slot, &job.claim.queue);
+            let had_trouble = self.troubles.of(&job.claim.name) > 0;
             let performed = match &hold {
                 Ok(_) => self.perform_if_ours(&job, &mut slot).await,
-                Err(before) => self.restore_claim(&job, *before).await.map(|()| None),
+                Err(before) => self.alive.restore(&self.shared.kernel, &job, *before).await.map(|()| None),
             };
             next = match performed {
                 Ok(next) => {
                     if had_trouble {
-                        self.troubles.forget(&job.claimed.name);
+                        self.troubles.forget(&job.claim.name);
                     }
                     next.map(|next| {
-                        let hold = self.hold(&next);
+                        let hold = self.alive.hold(&next);
                         (next, hold)
                     })
                 }
@@ -268,22 +244,21 @@ impl Worker {
     }
 
     async fn perform_if_ours(&self, job: &Job, slot: &mut Slot) -> Result<Option<Job>, Error> {
-        if self.is_still_ours(job).await? { self.perform(job, slot).await } else { Ok(None) }
+        let now = self.shared.world.clock();
+        match self.alive.is_still_ours(&self.shared.kernel, job, now).await? {
+            true => self.perform(job, slot).await,
+            false => Ok(None),
+        }
     }
 
     /// Gives a step back that the engine could not perform, after a pause that grows with every failure, so that it is
     /// retried.
-    async fn failed(&self, job: &Job, error: &Error, hold: Result<Hold, Fence>) {
-        tracing::error!(%error, step = ?job.claimed.name, "failed to perform a step; giving it back");
+    async fn failed(&self, job: &Job, error: &Error, hold: Result<Hold<Whose>, Fence>) {
+        tracing::error!(%error, step = ?job.claim.name, "failed to perform a step; giving it back");
         self.note(error);
-        self.pause_for(self.pause_after(&job.claimed.name)).await;
+        self.pause_for(self.pause_after(&job.claim.name)).await;
         drop(hold);
-        let Job { claimed: Claimed { queue, name, .. }, fence, .. } = job;
-        let mut batch = Batch::new(self.shared.shard());
-        let claim = queue.claims().key(name);
-        batch.require_equals(claim.clone(), onceflow_core::Row::new(fence.to_bytes()));
-        batch.delete(claim).delete(queue.deadlines().key(name));
-        if let Err(error) = self.shared.records.commit(batch).await {
+        if let Err(error) = self.shared.kernel.give_back(&job.claim).await {
             tracing::warn!(%error, "failed to give a step back; its claim will expire");
         }
     }
@@ -294,23 +269,7 @@ impl Worker {
     }
 
     fn ask(&self, slot: &Slot) -> Option<Asked> {
-        let claim = self.shared.next_claim(self.capacity.queues(slot))?;
-        Some(Asked { claim, at: self.shared.world.clock() })
-    }
-}
-
-/// A claim on its way, and when it was sent: the lease may run out before the reply is read.
-#[derive(Clone)]
-pub(crate) struct Asked {
-    pub(crate) claim: Claim,
-    at: Timestamp,
-}
-
-impl Asked {
-    /// The step that the batch with this claim took.
-    pub(crate) fn job(&self, committed: Committed) -> Option<Job> {
-        let Committed { position, claimed, .. } = committed;
-        claimed.map(|claimed| Job { claimed, fence: self.claim.fence, position, asked: self.at })
+        self.shared.kernel.ask(self.capacity.queues(slot), Pick::EnabledFirst, self.shared.world.clock())
     }
 }
 
@@ -322,20 +281,7 @@ impl Drop for Dropped<'_> {
         if !self.0.is_stopping() {
             tracing::warn!("the runtime of this engine was dropped; the engine is closed");
             self.0.stop();
-            self.0.shared.close();
-        }
-    }
-}
-
-/// Counts a slot as ended when dropped, also if it panicked.
-struct Ended(Arc<Worker>);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        self.0.busy.fetch_sub(1, SeqCst);
-        self.0.ended.notify_waiters();
-        if self.0.is_stopping() {
-            self.0.stopped.notify_waiters();
+            self.0.shared.signals.close();
         }
     }
 }

@@ -6,6 +6,7 @@ use onceflow_core::{
     Batch, Claim, Claimed, Fence, Inbox, Name, Pick, Shard, Timestamp,
     model::program::NodeOp,
     protocol::{
+        claim::WorkClaim,
         draft::{Draft, InstalledProgram},
         ids::{END, FrameId, SETTLE, StepId, TEARDOWN},
         keys,
@@ -138,8 +139,8 @@ fn taken(plan: &InstalledProgram, all: &StoreState, job: &Job, step: StepId) -> 
     let frame: Frame = rows::read(frame).ok_or("a frame")?;
     let inbox: Option<Vec<Received>> = job.claimed.inputs.iter().map(|(_, row)| rows::read(row)).collect();
     let inbox = inbox.ok_or("an arrival")?;
-    let Claimed { queue, name, .. } = job.claimed.clone();
-    Ok(Some(Taken { step, queue, name, fence: job.fence, ready_step, frame: Arc::new(frame), inbox }))
+    let claim = WorkClaim::new(&job.claimed, job.fence);
+    Ok(Some(Taken { step, claim, ready_step, frame: Arc::new(frame), inbox }))
 }
 
 fn perform<'a>(plan: &'a InstalledProgram, taken: &Taken, state: RunState) -> Result<Draft<'a>, String> {

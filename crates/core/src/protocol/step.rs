@@ -2,6 +2,7 @@
 //! that requires the claim, and all but a retry delete the claim, so that each happens once.
 
 use super::{
+    claim::WorkClaim,
     draft::{Draft, InstalledProgram, Site, close_step, lane_step, ready_row, standing, stored},
     ids::{FrameId, StepId},
     rows::{self, Elements, Frame, Held, Parked, Phase, ReadyStep, Received, Shape, State, Undo, Why},
@@ -9,10 +10,10 @@ use super::{
 use crate::{
     digest::Digest,
     fence::Fence,
-    key::{Group, Key, Name},
     limits,
     model::program::{self, BlockIndex, Node, PortIndex},
     payload::Outcome,
+    queue::Inbox,
     row::Row,
     seams,
     value::{EdgeName, ValueChange},
@@ -24,12 +25,8 @@ use std::sync::Arc;
 pub struct Taken {
     /// The step.
     pub step: StepId,
-    /// The queue it is in.
-    pub queue: Group,
-    /// Its name there.
-    pub name: Name,
-    /// The fence of the claim.
-    pub fence: Fence,
+    /// The claim on it.
+    pub claim: WorkClaim,
     /// The content of its ready row when it was claimed.
     pub ready_step: ReadyStep,
     /// The frame of its instance.
@@ -69,18 +66,10 @@ impl Taken {
         sources.iter().enumerate().map(input).collect()
     }
 
-    pub(crate) fn claim_key(&self) -> Key {
-        Key { group: self.queue.claims(), name: self.name.clone() }
-    }
-
-    pub(crate) fn queue_key(&self) -> Key {
-        Key { group: self.queue.clone(), name: self.name.clone() }
-    }
-
     /// Returns a draft that requires the claim.
     fn holding<'a>(&self, plan: &'a InstalledProgram, state: State) -> Draft<'a> {
         let mut draft = Draft::new(plan, state);
-        seams::require_claim(&mut draft.batch, self);
+        self.claim.require(&mut draft.batch);
         draft
     }
 
@@ -93,9 +82,7 @@ impl Taken {
 
     /// Takes the step out of its queue, with its claim.
     fn leave(&self, draft: &mut Draft<'_>) {
-        seams::delete_ready_row(&mut draft.batch, self.queue_key());
-        draft.batch.delete(self.claim_key());
-        draft.batch.delete(Key { group: self.queue.deadlines(), name: self.name.clone() });
+        self.claim.leave(&mut draft.batch);
         if self.counts() {
             draft.live(-1);
         }
@@ -127,6 +114,18 @@ impl Taken {
     }
 }
 
+/// Decodes the ready row of a step.
+pub fn ready_step(row: &Row) -> Option<ReadyStep> {
+    Inbox::from_row(row).and_then(|inbox| rows::read(&inbox.note))
+}
+
+/// The ready row of a step, as it is now, stands for the attempt that was claimed: its claim may be put back if the
+/// store has forgotten it. A started at-most-once step is not claimed again: another worker may be deciding about it.
+pub fn is_same_attempt(claimed: &Row, now: &Row) -> bool {
+    let (Some(claimed), Some(now)) = (ready_step(claimed), ready_step(now)) else { return false };
+    (claimed.generation, claimed.failed) == (now.generation, now.failed) && now.started.is_none()
+}
+
 /// Commits the outputs of a step: one for each port of its node.
 pub fn commit<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, outputs: &[Outcome]) -> Draft<'a> {
     let mut draft = taken.consuming(plan, state);
@@ -146,7 +145,7 @@ pub fn commit_late<'a>(
     outputs: &[Outcome],
 ) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
-    draft.batch.require_seen(taken.claim_key(), claim).require_equals(taken.queue_key(), row);
+    draft.batch.require_seen(taken.claim.claim_key(), claim).require_equals(taken.claim.ready_key(), row);
     taken.leave(&mut draft);
     taken.consume(plan, &mut draft);
     give(plan, &mut draft, taken, outputs);
@@ -310,7 +309,7 @@ pub fn is_close_of_each(taken: &Taken) -> bool {
 pub fn park<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, why: Why, next: Phase) -> Draft<'a> {
     // The mark of the start is kept: a worker that takes up the step again must not start it blindly.
     let started = taken.ready_step.started.or(match &why {
-        Why::Failed(failed) if failed.started => Some(taken.fence),
+        Why::Failed(failed) if failed.started => Some(taken.claim.fence),
         Why::Unknown { started, .. } => Some(*started),
         Why::Failed(_) | Why::NotStarted => None,
     });
@@ -327,10 +326,10 @@ pub fn park_open<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, wh
 /// `row` is its ready row as it was read, so that a worker that claims it meanwhile wins.
 pub fn park_abandoned<'a>(plan: &'a InstalledProgram, state: State, started: &Taken, row: &Row, why: Why) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
-    draft.batch.require_absent(started.claim_key());
-    draft.batch.require_equals(started.queue_key(), row.clone()).delete(started.queue_key());
+    draft.batch.require_absent(started.claim.claim_key());
+    draft.batch.require_equals(started.claim.ready_key(), row.clone()).delete(started.claim.ready_key());
     draft.live(-1);
-    aside(draft, state, started, (why, Some(started.fence)), state.phase)
+    aside(draft, state, started, (why, Some(started.claim.fence)), state.phase)
 }
 
 fn aside<'a>(
@@ -364,7 +363,7 @@ fn class_of(plan: &InstalledProgram, taken: &Taken) -> Option<String> {
 /// Rewrites a step's ready row while the claim is held: an attempt failed, or the body is about to start.
 pub fn note<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, ready_step: &ReadyStep) -> Draft<'a> {
     let mut draft = taken.holding(plan, state);
-    draft.batch.put(taken.queue_key(), ready_row(&plan.keys, taken.step, ready_step));
+    draft.batch.put(taken.claim.ready_key(), ready_row(&plan.keys, taken.step, ready_step));
     draft
 }
 

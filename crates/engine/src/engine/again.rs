@@ -2,11 +2,7 @@
 //! undecided steps, for callers without the flow file.
 
 use super::Engine;
-use crate::{
-    Error, Handle, data,
-    shared::{Run, Shared},
-    task::Data,
-};
+use crate::{Error, Handle, data, runs::Run, shared::Shared, task::Data};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     Digest,
@@ -52,7 +48,9 @@ impl Handle {
     pub fn retry<'a>(&'a self, only: Option<&'a [String]>) -> BoxFuture<'a, Result<usize, Error>> {
         Box::pin(async move {
             let key = || self.key.clone();
-            let Some(run) = self.shared.read_run(self.id()).await? else { return Err(Error::Ended { key: key() }) };
+            let Some(run) = self.shared.runs.read_run(self.id()).await? else {
+                return Err(Error::Ended { key: key() });
+            };
             let state = run.state();
             let tried = match state.phase {
                 Phase::Running | Phase::Failing => 0,
@@ -117,7 +115,7 @@ impl Handle {
                 Head::Finished(finished) => return Ok(finished.header),
                 // The run may end between two looks.
                 Head::Active(id) => {
-                    if let Some(run) = self.shared.read_run(id).await? {
+                    if let Some(run) = self.shared.runs.read_run(id).await? {
                         return Ok(run.header.clone());
                     }
                 }
@@ -152,8 +150,8 @@ impl Handle {
     /// If the store does not answer.
     pub fn input_outcomes(&self) -> BoxFuture<'_, Result<Option<Vec<(String, Outcome)>>, Error>> {
         Box::pin(async move {
-            let Some(run) = self.shared.read_run(self.id()).await? else { return Ok(None) };
-            let Some(root) = self.shared.frame(&run, FrameId::ROOT).await? else { return Ok(None) };
+            let Some(run) = self.shared.runs.read_run(self.id()).await? else { return Ok(None) };
+            let Some(root) = self.shared.runs.frame(&run, FrameId::ROOT).await? else { return Ok(None) };
             let outcome = |held: &Option<Held>| held.as_ref().map_or(Outcome::None, |held| held.outcome.clone());
             let names = run.header.inputs.iter().map(|(name, _)| name.clone());
             Ok(Some(names.zip(root.inputs.iter().map(outcome)).collect()))
@@ -166,7 +164,7 @@ impl Handle {
     /// If the store does not answer.
     pub fn undecided_steps(&self) -> BoxFuture<'_, Result<Vec<UndecidedStep>, Error>> {
         Box::pin(async move {
-            let Some(run) = self.shared.read_run(self.id()).await? else { return Ok(vec![]) };
+            let Some(run) = self.shared.runs.read_run(self.id()).await? else { return Ok(vec![]) };
             let mut found = Vec::new();
             let is_it = |why: &Why| matches!(why, Why::Unknown { .. });
             for (step, _, parked) in self.shared.parked_for(&run.plan.keys, is_it, usize::MAX).await? {
@@ -217,7 +215,7 @@ impl Shared {
             if !self.commit_outside(draft, &[]).await?.is_applied() {
                 // Another caller retries too, or a step retried first has failed again: the steps that are still parked
                 // are still to be retried.
-                self.read_run(run.plan.keys.run).await?;
+                self.runs.read_run(run.plan.keys.run).await?;
                 let goes_on = matches!(run.state().phase, Phase::Running | Phase::Failing | Phase::Failed { .. });
                 refused += 1;
                 if !goes_on || refused == REFUSED_MAX {
@@ -255,7 +253,7 @@ impl Handle {
     /// If the store does not answer.
     pub fn pending_undos(&self) -> BoxFuture<'_, Result<Vec<String>, Error>> {
         Box::pin(async move {
-            let Some(run) = self.shared.read_run(self.id()).await? else { return Ok(vec![]) };
+            let Some(run) = self.shared.runs.read_run(self.id()).await? else { return Ok(vec![]) };
             let rows = self.shared.all_rows(run.plan.keys.rows.clone(), b"u").await?;
             let read = |row: &[u8]| rows::read::<rows::Undo>(row).map(|undo| undo.address.to_string());
             let damaged = || Error::damaged("how to undo a step");

@@ -4,10 +4,10 @@ use super::Engine;
 use crate::{Error, WorkerInfo, worker::announce::Registration};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
-    Batch, Fence, Group, Row,
+    Fence, Group, Row,
     limits::SCAN_ROWS_MAX,
     protocol::{
-        keys,
+        claim, keys,
         rows::{self, Head},
     },
 };
@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 impl Engine {
     /// The unique and permanent id of this worker, to be passed to [`Engine::release`] once it is gone.
     pub fn incarnation(&self) -> u128 {
-        self.shared.fences.incarnation()
+        self.shared.kernel.fences.incarnation()
     }
 
     /// Frees all steps that a worker has claimed, whatever their deadlines, deletes its registration, and returns their
@@ -62,10 +62,7 @@ impl Engine {
     }
 
     async fn free_claim(&self, queue: &Group, name: &onceflow_core::Name, fence: Row) -> Result<bool, Error> {
-        let mut batch = Batch::new(self.shared.shard());
-        let claim = queue.claims().key(name);
-        batch.require_equals(claim.clone(), fence).delete(claim).delete(queue.deadlines().key(name));
-        Ok(self.shared.records.commit(batch).await?.is_applied())
+        self.shared.kernel.apply(claim::release_dead(self.shared.shard(), &queue.key(name), fence)).await
     }
 
     /// The queues that steps of unfinished runs may stand in.
@@ -77,7 +74,7 @@ impl Engine {
             let page = self.shared.records.scan(self.shared.shard(), scan).await?;
             for (_, row) in &page.rows {
                 if let Some(Head::Active(id)) = rows::read::<Head>(row)
-                    && let Some(run) = self.shared.run(id, None).await?
+                    && let Some(run) = self.shared.runs.run(id, None).await?
                 {
                     classes.extend(run.plan.program.tasks.iter().map(|task| task.class.clone()));
                 }

@@ -13,7 +13,7 @@ impl Engine {
     /// If the last commits may not be durable.
     pub fn drain(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
-            self.shared.close();
+            self.shared.signals.close();
             if let Some(worker) = &self.worker {
                 worker.drain().await;
             }
@@ -23,7 +23,7 @@ impl Engine {
             *lock(&self.shared.resources) = Arc::default();
             self.shared.events.close();
             // A handle may be waiting for the last commits.
-            self.shared.ring_all();
+            self.shared.signals.ring_all();
             Ok(self.shared.records.durable(self.shared.records.position()).await?)
         })
     }
@@ -45,7 +45,7 @@ impl Engine {
 
     /// The engine was told to stop, drain or close, or its runtime is gone.
     pub fn is_closed(&self) -> bool {
-        self.shared.is_closed()
+        self.shared.signals.is_closed()
     }
 
     /// Takes no further steps, and ends the bodies of those in flight: they are dropped, and their steps are given back
@@ -66,7 +66,7 @@ impl Engine {
     /// Takes no further steps, without waiting for those in flight: they end by themselves, or are cut off with the
     /// process, which costs only time.
     pub fn stop(&self) {
-        self.shared.close();
+        self.shared.signals.close();
         if let Some(worker) = &self.worker {
             worker.stop();
         }

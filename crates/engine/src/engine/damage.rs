@@ -14,11 +14,7 @@ use super::{
     known::{KnownValues, PreviousPlan},
     replan::{self, PlannedRun},
 };
-use crate::{
-    Error, data,
-    error::is_damage,
-    shared::{Run, Shared},
-};
+use crate::{Error, data, error::is_damage, runs::Run, shared::Shared};
 use onceflow_core::{
     Key,
     payload::Outcome,

@@ -8,10 +8,7 @@ use super::{
     live::Live,
     reruns::{Marks, Steps, bodies, inside, marks, once_only, walk},
 };
-use crate::{
-    Error,
-    shared::{Run, Shared},
-};
+use crate::{Error, runs::Run, shared::Shared};
 use onceflow_core::{
     model::{
         InstancePath, Node, Program,

@@ -2,10 +2,7 @@
 //! its eaches. Read from the rows in flight, so the cost does not grow with the number of steps done.
 
 use super::live::Live;
-use crate::{
-    Error, Handle,
-    shared::{Run, Shared},
-};
+use crate::{Error, Handle, runs::Run, shared::Shared};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     model::{
@@ -51,7 +48,7 @@ impl Handle {
     /// If the store does not answer.
     pub fn progress(&self) -> BoxFuture<'_, Result<Option<RunProgress>, Error>> {
         Box::pin(async move {
-            let Some(run) = self.shared.read_run(self.id()).await? else { return Ok(None) };
+            let Some(run) = self.shared.runs.read_run(self.id()).await? else { return Ok(None) };
             let live = self.shared.live(&run).await?;
             let under_way = self.shared.under_way(&run, &live).await?;
             Ok(Some(RunProgress {
@@ -69,7 +66,7 @@ impl Handle {
     /// If the store does not answer.
     pub fn each_progress(&self) -> BoxFuture<'_, Result<Vec<EachProgress>, Error>> {
         Box::pin(async move {
-            match self.shared.read_run(self.id()).await? {
+            match self.shared.runs.read_run(self.id()).await? {
                 Some(run) => Ok(each_progress(&run, &self.shared.live(&run).await?)),
                 None => Ok(vec![]),
             }
@@ -87,10 +84,10 @@ impl Shared {
             if !matches!(node.op, NodeOp::Task(_) | NodeOp::Fused(_)) || !live.frames.contains_key(&step.frame) {
                 continue;
             }
-            match self.place(run, step.frame, step.index).await {
+            match self.runs.place(run, step.frame, step.index).await {
                 Ok(place) => drop(found.insert(place.address(&node.path))),
                 // The run went on meanwhile, and the frame of the step has closed.
-                Err(_) if self.frame(run, step.frame).await?.is_none() => {}
+                Err(_) if self.runs.frame(run, step.frame).await?.is_none() => {}
                 Err(error) => return Err(error),
             }
         }

@@ -38,7 +38,7 @@ impl Engine {
             let row = shared.row(keys::heads().key(&asked.start.key)).await?;
             let (known, before, kept) = match row.as_deref().and_then(rows::read::<Head>) {
                 None => (KnownValues::new(), None, None),
-                Some(Head::Active(id)) => match shared.read_run(id).await? {
+                Some(Head::Active(id)) => match shared.runs.read_run(id).await? {
                     None => (KnownValues::new(), None, None),
                     Some(run) => {
                         let before = shared.before(&run.header).await?;
@@ -86,7 +86,7 @@ impl Engine {
             let is = |header: &Header| start.is_of(header, &digest, &inputs);
             Ok(match row.as_deref().and_then(rows::read::<Head>) {
                 None => None,
-                Some(Head::Active(id)) => self.shared.read_run(id).await?.map(|run| is(&run.header)),
+                Some(Head::Active(id)) => self.shared.runs.read_run(id).await?.map(|run| is(&run.header)),
                 Some(Head::Finished(finished)) => Some(is(&finished.header)),
             })
         })

@@ -23,15 +23,15 @@ const LOOK_MS: u64 = 60_000;
 impl Shared {
     /// Removes what is due, and sleeps until the next deadline.
     pub(super) async fn keep_house(self: Arc<Self>) {
-        while !self.is_closed() {
+        while !self.signals.is_closed() {
             let (pause, changed) = match self.remove_due().await {
                 Ok(next) => {
                     let now = self.values.trusted_now().await.unwrap_or(Timestamp::ZERO);
-                    (next.map_or(LOOK_MS, |next| next.ms_since(now).clamp(1, LOOK_MS)), self.due.notified())
+                    (next.map_or(LOOK_MS, |next| next.ms_since(now).clamp(1, LOOK_MS)), self.signals.due.notified())
                 }
                 Err(error) => {
                     tracing::warn!(%error, "what is due could not be removed; trying again");
-                    (1000, self.due.notified())
+                    (1000, self.signals.due.notified())
                 }
             };
             select(self.world.sleep(pause), std::pin::pin!(changed)).await;
@@ -83,14 +83,14 @@ impl Shared {
         }
         // After a refused batch the row is read again.
         if self.records.commit(batch).await?.is_applied() && !lives {
-            self.was_removed(run);
+            self.runs.was_removed(run);
         }
         Ok(())
     }
 
     /// Expires a failed run if it still stands as it did when its removal was scheduled. Workers then remove its rows.
     async fn expire(&self, due: &Name, until: Timestamp, id: RunId) -> Result<(), Error> {
-        let run = match self.read_run(id).await {
+        let run = match self.runs.read_run(id).await {
             Err(error) if error.is_damage() => {
                 tracing::error!(%error, run = %id, "a run that failed cannot be removed");
                 None
@@ -175,8 +175,8 @@ impl Shared {
     pub(super) async fn reclaim(self: Arc<Self>) {
         let closed = async {
             loop {
-                let progress = self.progress(RunId([0; 8])).notified();
-                if self.is_closed() {
+                let progress = self.signals.progress(RunId([0; 8])).notified();
+                if self.signals.is_closed() {
                     return;
                 }
                 progress.await;

@@ -67,7 +67,7 @@ impl Engine {
     /// the store can remove that too. Of very many only some are listed: data beside the store can also be compared
     /// with it.
     pub fn take_removed(&self) -> Vec<RunId> {
-        self.shared.take_removed()
+        self.shared.runs.take_removed()
     }
 
     /// Removes what is due and reclaims unreferenced values, for at most `ms_max` milliseconds; true if nothing is left

@@ -157,7 +157,9 @@ impl Engine {
         let row = shared.row(keys::heads().key(from)).await?;
         match row.as_deref().and_then(rows::read::<Head>) {
             Some(Head::Active(id)) => {
-                let Some(run) = shared.read_run(id).await?.filter(|run| run.header == header) else { return Ok(None) };
+                let Some(run) = shared.runs.read_run(id).await?.filter(|run| run.header == header) else {
+                    return Ok(None);
+                };
                 let known = shared.known_of(&run, asked, &before).await?;
                 Ok(Some(Old { header, before, known, keys: run.plan.keys.clone() }))
             }

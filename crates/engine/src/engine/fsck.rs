@@ -245,7 +245,7 @@ impl<'a> Reading<'a> {
             self.tell(format!("the program of run `{key}` is missing, or cannot be read"));
             return Ok(());
         };
-        let plan = self.shared.plan(Keys::new(id, state.generation), Arc::new(program));
+        let plan = self.shared.runs.plan(Keys::new(id, state.generation), Arc::new(program));
         for (edge, _) in run::programs(&plan, &header) {
             self.held.insert(edge.name().clone());
         }

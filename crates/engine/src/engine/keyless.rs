@@ -144,7 +144,7 @@ impl Shared {
 
     /// Expires a failed run as if its history had ended. False if the run changed in between.
     async fn let_failed_go(&self, id: RunId) -> Result<bool, Error> {
-        let Some(run) = self.read_run(id).await? else { return Ok(false) };
+        let Some(run) = self.runs.read_run(id).await? else { return Ok(false) };
         let state = run.state();
         if !state.phase.is_failed() {
             return Ok(true);

@@ -4,12 +4,9 @@
 //! holds the inputs of its unfinished steps; such a value is valid if everything it was computed from is unchanged.
 
 use super::CheckedStart;
-use crate::{
-    Error,
-    shared::{Run, Shared},
-};
+use crate::{Error, runs::Run, shared::Shared};
 use onceflow_core::{
-    Digest, Group, Inbox, Key,
+    Digest, Group, Key,
     limits::SCAN_ROWS_MAX,
     model::{
         Block, InstancePath, Program,
@@ -25,6 +22,7 @@ use onceflow_core::{
         keys::{self, Keys},
         memo::memo_of,
         rows::{self, Frame, Held, Memo, Parked, ReadyStep, Received},
+        step,
     },
 };
 use onceflow_store::records::Scan;
@@ -126,7 +124,7 @@ impl Shared {
                 found.insert(name, outcome.clone());
             }
         };
-        let Some(root) = self.frame(run, FrameId::ROOT).await? else {
+        let Some(root) = self.runs.frame(run, FrameId::ROOT).await? else {
             return Err(Error::damaged(format!("the frame of run `{}`", run.key)));
         };
         for (port, held) in (0..).zip(&root.inputs) {
@@ -190,7 +188,7 @@ impl Shared {
         for queue in queues.chain(self.unserved_queues().await?) {
             for (name, row) in self.all_rows(queue.clone(), &keys.run.0).await? {
                 let step = StepId::from_queue_name(name.as_bytes()).map(|(_, step)| step);
-                let ready_step = ticket_in(&row);
+                let ready_step = step::ready_step(&row);
                 let (step, ready_step) = step.zip(ready_step).ok_or_else(|| Error::damaged("a row in a queue"))?;
                 if ready_step.generation == keys.generation {
                     found.push((queue.key(name), step, ready_step));
@@ -261,9 +259,4 @@ impl Shared {
         }
         Ok(known)
     }
-}
-
-/// Decodes the ready row in a row of a queue.
-pub(super) fn ticket_in(row: &onceflow_core::Row) -> Option<ReadyStep> {
-    Inbox::from_row(row).and_then(|inbox| rows::read(&inbox.note))
 }

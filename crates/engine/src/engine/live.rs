@@ -1,10 +1,7 @@
 //! The part of a run that is under way: its frames, and the steps with deliveries that have not committed. Read row by
 //! row, so it is a snapshot of the run only while nothing of it commits.
 
-use crate::{
-    Error,
-    shared::{Run, Shared},
-};
+use crate::{Error, runs::Run, shared::Shared};
 use onceflow_core::{
     Name,
     protocol::{

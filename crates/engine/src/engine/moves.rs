@@ -2,7 +2,7 @@
 //! none of the files that the run was started with.
 
 use super::{CheckedStart, Engine, Start, inputs::Inputs};
-use crate::{Error, data, shared::Run, task::Data};
+use crate::{Error, data, runs::Run, task::Data};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     Digest,
@@ -84,14 +84,14 @@ impl Engine {
     async fn active_run(&self, key: &str) -> Result<Option<std::sync::Arc<Run>>, Error> {
         let row = self.shared.row(keys::heads().key(key)).await?;
         match row.as_deref().and_then(rows::read::<Head>) {
-            Some(Head::Active(id)) => self.shared.read_run(id).await,
+            Some(Head::Active(id)) => self.shared.runs.read_run(id).await,
             Some(Head::Finished(_)) | None => Ok(None),
         }
     }
 
     async fn ask_with_its_own(&self, start: Start, run: &Run) -> Result<CheckedStart, Error> {
         let program = self.check(&start)?;
-        let root = self.shared.frame(run, FrameId::ROOT).await?;
+        let root = self.shared.runs.frame(run, FrameId::ROOT).await?;
         let root = root.ok_or_else(|| Error::damaged(format!("the frame of run `{}`", run.key)))?;
         let own = |name: &str| {
             let at = run.header.inputs.iter().position(|(input, _): &(String, Digest)| input == name)?;

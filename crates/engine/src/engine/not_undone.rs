@@ -4,7 +4,8 @@
 use crate::{
     Error, Handle, Resolution,
     perform::noted::{NOTED, Noted},
-    shared::{Run, Shared},
+    runs::Run,
+    shared::Shared,
 };
 use futures_util::future::BoxFuture;
 use onceflow_core::{
@@ -61,8 +62,8 @@ impl Shared {
         change(&mut failures, &mut not_undone);
         draft.batch.require_seen(key.clone(), seen).put(key, rows::write(&(failures, not_undone)));
         let applied = self.commit_outside(draft, &[]).await?.is_applied();
-        self.read_run(run.plan.keys.run).await?;
-        self.progress(run.plan.keys.run).notify_waiters();
+        self.runs.read_run(run.plan.keys.run).await?;
+        self.signals.progress(run.plan.keys.run).notify_waiters();
         self.records.durable(self.records.position()).await?;
         let why = || String::from("went on meanwhile; look again at what could not be undone");
         if applied { Ok(()) } else { Err(Error::Refused { key: run.key.to_string(), why: why() }) }
@@ -77,7 +78,7 @@ impl Handle {
     /// [`Error::Ended`] if the run has ended; [`Error::Refused`] if none of its compensations failed.
     pub fn abandon(&self) -> BoxFuture<'_, Result<usize, Error>> {
         Box::pin(async move {
-            let Some(run) = self.shared.read_run(self.id()).await? else {
+            let Some(run) = self.shared.runs.read_run(self.id()).await? else {
                 return Err(Error::Ended { key: self.key.clone() });
             };
             let Phase::NotUndone { .. } = run.state().phase else {

@@ -54,7 +54,7 @@ impl Handle {
             let header =
                 match self.shared.row(keys::heads().key(&self.key)).await?.as_deref().and_then(rows::read::<Head>) {
                     Some(Head::Finished(finished)) => finished.header,
-                    Some(Head::Active(id)) => match self.shared.read_run(id).await? {
+                    Some(Head::Active(id)) => match self.shared.runs.read_run(id).await? {
                         Some(run) => run.header.clone(),
                         None => return Ok(None),
                     },

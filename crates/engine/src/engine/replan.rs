@@ -17,7 +17,8 @@ use super::{
 use crate::{
     Error, Handle,
     events::{Event, EventKind},
-    shared::{Run, Shared},
+    runs::Run,
+    shared::Shared,
 };
 use onceflow_core::{
     Key,
@@ -221,7 +222,7 @@ impl Engine {
         let live = self.shared.live(run).await?;
         let mut started = Vec::new();
         for (step, ready_step) in live.ready_steps.iter().filter(|(_, ready_step)| ready_step.started.is_some()) {
-            let place = self.shared.place(run, step.frame, step.index).await?;
+            let place = self.shared.runs.place(run, step.frame, step.index).await?;
             let node = run.plan.program.blocks[ready_step.block as usize].nodes.get(step.node as usize);
             started.push(place.address(node.map_or(&[], |node| &*node.path)));
         }
@@ -240,7 +241,7 @@ impl Engine {
     ) -> Result<Option<Handle>, Error> {
         let shared = &self.shared;
         let generation = Generation(frozen.generation.0 + 1);
-        let plan = shared.plan(Keys::new(old.plan.keys.run, generation), planned.program.clone());
+        let plan = shared.runs.plan(Keys::new(old.plan.keys.run, generation), planned.program.clone());
         let inputs = self.stored(asked).await?;
         let mut changes = inputs.changes.clone();
         let mut header = self.header(asked, &planned, &mut changes).await?;
@@ -254,11 +255,11 @@ impl Engine {
         run::install(&plan, &mut draft, &header, &frame);
         draft.batch.ops.push(removal(&old.plan, &old.header));
         let _order = shared.events.order_if_wanted().await;
-        let Some(committed) = self.commit_beginning(asked, draft, &changes).await? else { return Ok(None) };
-        let run = shared.remember(plan, header, State { generation, phase: Phase::Running });
-        shared.look.notify_one();
+        let Some(position) = self.commit_beginning(asked, draft, &changes).await? else { return Ok(None) };
+        let run = shared.runs.remember(plan, header, State { generation, phase: Phase::Running });
+        shared.signals.look.notify_one();
         let what = EventKind::DidStart { generation: generation.0 };
-        shared.events.tell(committed.position, Event { run: run.key.clone(), kind: what });
+        shared.events.tell(position, Event { run: run.key.clone(), kind: what });
         Ok(Some(self.handle(&asked.start.key, run.plan.keys.run)))
     }
 

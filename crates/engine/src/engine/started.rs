@@ -1,17 +1,14 @@
 //! At-most-once steps that were started and have reported no outcome: while their body runs, and after their worker is
 //! gone, until another worker takes them over or they are parked.
 
-use super::{UndecidedStep, again::undecided, known::ticket_in};
-use crate::{
-    Error, Handle,
-    perform::may_decide,
-    shared::{Run, Shared},
-};
+use super::{UndecidedStep, again::undecided};
+use crate::{Error, Handle, perform::may_decide, runs::Run, shared::Shared};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     Fence, Key, Timestamp,
     model::Effect,
     protocol::{
+        claim::{self, WorkClaim},
         ids::StepId,
         rows::{ReadyStep, Why},
         step::{self, Taken},
@@ -46,7 +43,7 @@ impl Handle {
     /// If the store does not answer.
     pub fn started_steps(&self) -> BoxFuture<'_, Result<Vec<StartedStep>, Error>> {
         Box::pin(async move {
-            let Some(run) = self.shared.read_run(self.id()).await? else { return Ok(vec![]) };
+            let Some(run) = self.shared.runs.read_run(self.id()).await? else { return Ok(vec![]) };
             let mut all = Vec::new();
             for found in self.shared.started_steps(&run).await? {
                 let held_until = self.shared.held_until(&found.key).await?;
@@ -67,7 +64,7 @@ impl Handle {
     /// If the store does not answer.
     pub fn mark_unknown<'a>(&'a self, address: &'a str, by: u128) -> BoxFuture<'a, Result<bool, Error>> {
         Box::pin(async move {
-            let Some(run) = self.shared.read_run(self.id()).await? else { return Ok(false) };
+            let Some(run) = self.shared.runs.read_run(self.id()).await? else { return Ok(false) };
             let mut begun = self.shared.started_steps(&run).await?.into_iter();
             let Some(found) = begun.find(|found| found.address == address && found.started.incarnation() == by) else {
                 return Ok(false);
@@ -90,7 +87,7 @@ impl Shared {
         for (key, step, ready_step) in self.ready_steps(program, &run.plan.keys).await? {
             let Some(started) = ready_step.started else { continue };
             let node = &program.blocks[ready_step.block as usize].nodes[step.node as usize];
-            let address = match self.place(run, step.frame, step.index).await {
+            let address = match self.runs.place(run, step.frame, step.index).await {
                 Ok(place) => place.address(&node.path),
                 // The run went on meanwhile, and the frame of the step has closed.
                 Err(_) if self.row(key.clone()).await?.is_none() => continue,
@@ -103,7 +100,7 @@ impl Shared {
 
     /// The deadline of the claim on a step in a queue, if it has not passed.
     async fn held_until(&self, key: &Key) -> Result<Option<Timestamp>, Error> {
-        let rows = [key.group.claims().key(&key.name), key.group.deadlines().key(&key.name)];
+        let rows = [claim::claim_key(key), claim::deadline_key(key)];
         let [Some(_), Some(deadline)] = &self.records.get(self.shard(), &rows).await?[..] else { return Ok(None) };
         let deadline = Timestamp::from_sortable(deadline).ok_or_else(|| Error::damaged("the deadline of a claim"))?;
         Ok((deadline > self.records.now().await?).then_some(deadline))
@@ -113,12 +110,13 @@ impl Shared {
         let Found { key, step, ready_step, started, address } = found;
         let Some(row) = self.row(key.clone()).await? else { return Ok(false) };
         // The step may have changed since it was found; the batch requires this row.
-        if ticket_in(&row).is_none_or(|now| now != ready_step) {
+        if step::ready_step(&row).is_none_or(|now| now != ready_step) {
             return Ok(false);
         }
-        let Some(frame) = self.frame(run, step.frame).await? else { return Ok(false) };
+        let Some(frame) = self.runs.frame(run, step.frame).await? else { return Ok(false) };
         self.free_overdue(&key.group, run.plan.keys.run).await?;
-        let taken = Taken { step, queue: key.group, name: key.name, fence: started, ready_step, frame, inbox: vec![] };
+        let claim = WorkClaim { queue: key.group, name: key.name, fence: started, row: row.clone() };
+        let taken = Taken { step, claim, ready_step, frame, inbox: vec![] };
         let why = Why::Unknown { started, address: address.into() };
         let state = run.state();
         if !may_decide(state.phase) {

@@ -5,7 +5,8 @@ use crate::{
     Error, Handle, RunStatus,
     error::failures as listed,
     perform::{failures, noted},
-    shared::{Run, Shared},
+    runs::Run,
+    shared::Shared,
 };
 use futures_util::future::BoxFuture;
 use onceflow_core::{
@@ -148,7 +149,7 @@ impl Handle {
                 self.is_for(&finished.header)?;
                 Ok(true)
             }
-            Head::Active(id) => match self.shared.read_run(id).await? {
+            Head::Active(id) => match self.shared.runs.read_run(id).await? {
                 Some(run) => {
                     self.is_for(&run.header)?;
                     Ok(RunStatus::from(run.state().phase).is_at_rest())
@@ -236,12 +237,12 @@ impl Shared {
             return Ok(Some(true));
         }
         let limited_to = self.options.about.as_ref().and_then(|about| about.run.as_deref());
-        let takes_here = self.options.works && !self.is_closed() && limited_to.is_none_or(|run| run == key);
+        let takes_here = self.options.works && !self.signals.is_closed() && limited_to.is_none_or(|run| run == key);
         let living: Vec<_> = workers.iter().filter(|worker| worker.is_alive && worker.about.run.is_none()).collect();
         if living.is_empty() && !takes_here {
             return Ok(Some(false));
         }
-        let Some(run) = self.run(id, None).await? else { return Ok(None) };
+        let Some(run) = self.runs.run(id, None).await? else { return Ok(None) };
         let classes: BTreeSet<_> = run.plan.program.tasks.iter().map(|task| task.class.as_str()).collect();
         let any_serves = status.is_being_undone() || classes.is_empty();
         let serves =

@@ -45,7 +45,7 @@ impl Shared {
         }
         // A refused batch means that another process has done it.
         if self.records.commit(batch).await?.is_applied() && stays == Stays::Nothing {
-            self.was_removed(run);
+            self.runs.was_removed(run);
         }
         Ok(())
     }

@@ -1,10 +1,7 @@
 //! Disk usage: every value of the store, by the run that holds it, its purpose and its deadline.
 
 use super::Engine;
-use crate::{
-    Error,
-    shared::{Run, Shared},
-};
+use crate::{Error, runs::Run, shared::Shared};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     Timestamp,
@@ -153,7 +150,7 @@ impl Engine {
         finished: Option<&Finished>,
     ) -> Result<RunUsage, Error> {
         let shared = &self.shared;
-        let run = if finished.is_some() { None } else { shared.read_run(id).await? };
+        let run = if finished.is_some() { None } else { shared.runs.read_run(id).await? };
         type Group<'a> = (Vec<&'a Root>, Option<Timestamp>);
         // Outputs of earlier plans of the run stand under the same names until they are removed.
         let mut groups: BTreeMap<(UsageKind, Option<String>), Group<'_>> = BTreeMap::new();
@@ -237,12 +234,12 @@ impl Shared {
         if step.frame == FrameId::ROOT && step.node == END {
             return Ok(None);
         }
-        let block = match self.frame(run, step.frame).await? {
+        let block = match self.runs.frame(run, step.frame).await? {
             Some(frame) => frame.block,
             None => ROOT,
         };
         let Some(node) = run.plan.program.blocks[block as usize].nodes.get(step.node as usize) else { return Ok(None) };
-        Ok(Some(self.place(run, step.frame, step.index).await?.address(&node.path)))
+        Ok(Some(self.runs.place(run, step.frame, step.index).await?.address(&node.path)))
     }
 
     /// The bytes of a run's own rows.

@@ -13,13 +13,13 @@ use crate::{
 };
 use futures_util::future::BoxFuture;
 use onceflow_core::{
-    Batch, Fence, Group, Inbox, Name, Timestamp,
+    Fence, Group, Name, Timestamp,
     limits::SCAN_ROWS_MAX,
     model::Program,
     protocol::{
+        claim,
         ids::{RunId, StepId},
-        keys,
-        rows::{self, ReadyStep},
+        keys, rows, step,
     },
 };
 use onceflow_store::records::Scan;
@@ -239,7 +239,7 @@ impl Handle {
     /// If the store does not answer.
     pub fn classes(&self) -> BoxFuture<'_, Result<BTreeSet<String>, Error>> {
         Box::pin(async move {
-            let run = self.shared.read_run(self.id()).await?;
+            let run = self.shared.runs.read_run(self.id()).await?;
             Ok(run
                 .map(|run| run.plan.program.tasks.iter().map(|task| task.class.clone()).collect())
                 .unwrap_or_default())
@@ -254,7 +254,7 @@ impl Handle {
     pub fn missing_tasks(&self) -> BoxFuture<'_, Result<Vec<MissingTask>, Error>> {
         Box::pin(async move {
             let id = self.id();
-            let Some(run) = self.shared.read_run(id).await? else { return Ok(vec![]) };
+            let Some(run) = self.shared.runs.read_run(id).await? else { return Ok(vec![]) };
             let workers = self.shared.workers().await?;
             let mut found = Vec::new();
             for (queue, class, tasks) in self.shared.queues_of(&run.plan.program).await? {
@@ -278,7 +278,7 @@ impl Handle {
     pub fn poke(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             let id = self.id();
-            let Some(run) = self.shared.known(id) else { return Ok(()) };
+            let Some(run) = self.shared.runs.known(id) else { return Ok(()) };
             let (phase, options) = (run.state().phase, &self.shared.options);
             let is_alone = options.works && !options.is_shared();
             if is_alone || phase.dispatches() || !phase.is_open() {
@@ -361,13 +361,10 @@ impl Shared {
         }
         let now = self.records.now().await?;
         for (name, fence) in claims {
-            let (claim, due) = (queue.claims().key(&name), queue.deadlines().key(&name));
-            let Some(deadline) = self.row(due.clone()).await? else { continue };
-            if Timestamp::from_sortable(&deadline).is_none_or(|deadline| deadline <= now) {
-                let mut batch = Batch::new(self.shard());
-                batch.require_equals(claim.clone(), fence).require_equals(due.clone(), deadline);
-                batch.delete(claim).delete(due);
-                let _refused_if_renewed = self.records.commit(batch).await?;
+            let ready = queue.key(&name);
+            let Some(deadline) = self.row(claim::deadline_key(&ready)).await? else { continue };
+            if claim::is_overdue(&deadline, now) {
+                self.kernel.apply(claim::take_over(self.shard(), &ready, fence, deadline)).await?;
             }
         }
         Ok(())
@@ -376,12 +373,12 @@ impl Shared {
     /// The address of a step in a queue.
     async fn step_at(&self, queue: &Group, name: &Name) -> Result<Option<WorkerStep>, Error> {
         let Some(row) = self.row(queue.key(name)).await? else { return Ok(None) };
-        let ready_step = Inbox::from_row(&row).and_then(|inbox| rows::read::<ReadyStep>(&inbox.note));
+        let ready_step = step::ready_step(&row);
         let Some(((id, step), ready_step)) = StepId::from_queue_name(name.as_bytes()).zip(ready_step) else {
             return Ok(None);
         };
-        let Some(run) = self.run(id, Some(ready_step.generation)).await? else { return Ok(None) };
-        let address = match self.place(&run, step.frame, step.index).await {
+        let Some(run) = self.runs.run(id, Some(ready_step.generation)).await? else { return Ok(None) };
+        let address = match self.runs.place(&run, step.frame, step.index).await {
             Ok(place) if run.plan.keys.generation == ready_step.generation => {
                 let node = run.plan.program.blocks[ready_step.block as usize].nodes.get(step.node as usize);
                 node.map(|node| place.address(&node.path)).unwrap_or_default()
@@ -411,7 +408,7 @@ impl Shared {
             }
         }
         for run in runs {
-            let started = self.run(run, None).await?.map(|run| run.header.started);
+            let started = self.runs.run(run, None).await?.map(|run| run.header.started);
             counted.since = counted.since.into_iter().chain(started).min();
         }
         Ok(counted)

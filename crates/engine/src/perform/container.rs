@@ -2,7 +2,7 @@
 //! whether a loop goes on are decided from the step's inputs, read after it was claimed.
 
 use super::{Job, Work, failure};
-use crate::{Error, commit::StepCommit, data, events::EventKind, seams, worker::Slot};
+use crate::{Error, data, events::EventKind, kernel::WorkCommit, seams, worker::Slot};
 use onceflow_core::{
     Digest, Name, ValueChange, limits,
     model::{
@@ -58,7 +58,7 @@ impl Work<'_> {
             NodeOp::Task(_) | NodeOp::Fused(_) | NodeOp::Relay => unreachable!("handled above"),
         };
         let open = |state: State| step::open(plan, state, &self.taken, body, index, &inputs, memo);
-        self.commit(slot, &[], None, open).await.map(StepCommit::next)
+        self.commit(slot, &[], None, open).await.map(WorkCommit::next)
     }
 
     /// Commits the outputs of a node.
@@ -92,7 +92,7 @@ impl Work<'_> {
         let committed = self.commit(slot, &[], Some(what), commit).await?;
         self.got_on(self.taken.frame.shape, self.taken.step.node);
         Ok(match committed {
-            StepCommit::DecideAgain => None,
+            WorkCommit::DecideAgain => None,
             committed => Some(committed.next()),
         })
     }
@@ -102,12 +102,12 @@ impl Work<'_> {
         let plan = &self.run.plan;
         let targets = || plan.wiring.blocks[ROOT as usize].targets(node);
         if matches!(shape, Shape::Run) && targets().iter().any(|target| target.to == Consumer::End) {
-            self.worker.shared.progress(plan.keys.run).notify_waiters();
+            self.worker.shared.signals.progress(plan.keys.run).notify_waiters();
         }
     }
 
     async fn missing_input(&self) -> Result<Option<Job>, Error> {
-        if !self.worker.shared.is_ours(&self.taken).await? {
+        if !self.worker.shared.kernel.is_ours(&self.taken.claim).await? {
             return Ok(None);
         }
         let address = self.address().await?;
@@ -149,7 +149,7 @@ impl Work<'_> {
         let elements = step::elements(n as u32, ops_per_element(&plan.program, plan, body), concurrency);
         let open = |state: State| step::open_each(plan, state, &self.taken, body, elements, inputs, memo);
         let what = EventKind::DidOpen { address: self.address_if_wanted().await?, elements: elements.n };
-        self.commit(slot, &[], Some(what), open).await.map(StepCommit::next)
+        self.commit(slot, &[], Some(what), open).await.map(WorkCommit::next)
     }
 
     /// The places of the outputs of other steps that this step takes as inputs.
@@ -200,7 +200,7 @@ impl Work<'_> {
             list[(index - range.start) as usize].clone()
         };
         let open = |state: State| step::open_chunk(plan, state, &self.taken, &element);
-        self.commit(slot, &[], None, open).await.map(StepCommit::next)
+        self.commit(slot, &[], None, open).await.map(WorkCommit::next)
     }
 
     /// Ends an instance, or closes an each.
@@ -232,12 +232,12 @@ impl Work<'_> {
             let what = match self.worker.shared.events.wanted() {
                 false => None,
                 true => {
-                    let place = self.worker.shared.place(&self.run, opener.frame, opener.index).await?;
+                    let place = self.worker.shared.runs.place(&self.run, opener.frame, opener.index).await?;
                     let address = place.address(&node.path);
                     Some(EventKind::DidTurn { address, iteration: self.taken.step.index + 1 })
                 }
             };
-            return self.commit(slot, &[], what, turn).await.map(StepCommit::next);
+            return self.commit(slot, &[], what, turn).await.map(WorkCommit::next);
         }
         let mut outputs: Vec<_> = given.into_iter().take(own).map(|held| held.outcome).collect();
         if node.attempt {
@@ -263,7 +263,7 @@ impl Work<'_> {
     ) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let (opener, _) = self.opened_by()?;
-        let Some(outer) = self.worker.shared.frame(&self.run, opener.frame).await? else {
+        let Some(outer) = self.worker.shared.runs.frame(&self.run, opener.frame).await? else {
             return self.missing_input().await;
         };
         let memo = self.taken.frame.memo.filter(|_| !outputs.iter().any(|given| matches!(given, Outcome::Failed(_))));
@@ -282,7 +282,7 @@ impl Work<'_> {
             };
             let committed = self.commit(slot, &[], None, decide).await?;
             // Another step kept the same memo meanwhile: look again.
-            if let StepCommit::DecideAgain = committed {
+            if let WorkCommit::DecideAgain = committed {
                 continue;
             }
             self.run.forget_frame(self.taken.step.frame);

@@ -1,7 +1,7 @@
 //! Settles a run that has no step in flight: decides how it goes on, and folds it when it is done.
 
 use super::{Job, Work};
-use crate::{Error, RunStatus, commit::StepCommit, error::DAMAGE, events::EventKind, seams, worker::Slot};
+use crate::{Error, RunStatus, error::DAMAGE, events::EventKind, kernel::WorkCommit, seams, worker::Slot};
 use onceflow_core::{
     Name, Row,
     limits::{REMOVE_ROWS_MAX, SCAN_ROWS_MAX},
@@ -21,7 +21,7 @@ impl Work<'_> {
     pub(super) async fn settle(&self, slot: &Slot) -> Result<Option<Job>, Error> {
         debug_assert_eq!(self.taken.step.node, SETTLE, "only one step settles");
         // The cached state may be old.
-        let Some(_) = self.worker.shared.read_run(self.run.plan.keys.run).await? else { return Ok(None) };
+        let Some(_) = self.worker.shared.runs.read_run(self.run.plan.keys.run).await? else { return Ok(None) };
         let (plan, state) = (&self.run.plan, self.run.state());
         if let Some(live) = seams::in_flight(self.worker.shared.row(plan.keys.live()).await?) {
             return self.too_early(slot, state, live).await;
@@ -73,12 +73,12 @@ impl Work<'_> {
         };
         let what = end.map(|how| EventKind::DidEnd { how });
         let committed = self.commit_as_seen(slot, state, &[], what, decide).await?;
-        if let StepCommit::Committed { .. } = committed {
+        if let WorkCommit::Committed { .. } = committed {
             self.run.set_state(State { phase, ..state });
             if phase.is_failed() {
-                self.worker.shared.due.notify_one();
+                self.worker.shared.signals.due.notify_one();
             }
-            self.worker.shared.progress(self.run.plan.keys.run).notify_waiters();
+            self.worker.shared.signals.progress(self.run.plan.keys.run).notify_waiters();
         }
         Ok(committed.next())
     }
@@ -133,19 +133,20 @@ impl Work<'_> {
         changes: &[ValueChange],
         what: Option<EventKind>,
         decide: impl Fn(State) -> onceflow_core::protocol::draft::Draft<'a>,
-    ) -> Result<StepCommit, Error> {
+    ) -> Result<WorkCommit, Error> {
         let asked = self.worker.claim_next(slot);
         let shared = &self.worker.shared;
         let order = if what.is_some() { shared.events.order_if_wanted().await } else { None };
-        let committed = shared.commit_once(&self.taken, decide(seen), changes, asked.as_ref()).await?;
+        let committed =
+            shared.kernel.commit_once(&self.taken.claim, asked.as_ref(), changes, decide(seen).into()).await?;
         match &committed {
-            StepCommit::Committed { position, .. } => {
+            WorkCommit::Committed { position, .. } => {
                 if let (Some(what), true) = (what, order.is_some()) {
                     self.tell(*position, what);
                 }
             }
-            StepCommit::Lost | StepCommit::DecideAgain => {
-                self.worker.shared.read_run(self.run.plan.keys.run).await?;
+            WorkCommit::Lost | WorkCommit::DecideAgain => {
+                self.worker.shared.runs.read_run(self.run.plan.keys.run).await?;
                 self.give_back().await?;
             }
         }
@@ -259,10 +260,10 @@ impl Work<'_> {
         // In the state it was decided in: a run that was cancelled in between is settled again.
         let what = Some(EventKind::DidEnd { how });
         let committed = self.commit_as_seen(slot, state, &changes, what, decide).await?;
-        let StepCommit::Committed { next, .. } = committed else { return Ok(None) };
-        shared.forget(plan.keys.run);
-        shared.progress(plan.keys.run).notify_waiters();
-        shared.due.notify_one();
+        let WorkCommit::Committed { next, .. } = committed else { return Ok(None) };
+        shared.runs.forget(plan.keys.run);
+        shared.signals.progress(plan.keys.run).notify_waiters();
+        shared.signals.due.notify_one();
         Ok(next)
     }
 
@@ -286,7 +287,7 @@ impl Work<'_> {
 
 impl crate::shared::Shared {
     /// The outputs of a run that have arrived.
-    pub(crate) async fn outputs_arrived(&self, run: &crate::shared::Run) -> Result<Vec<Received>, Error> {
+    pub(crate) async fn outputs_arrived(&self, run: &crate::runs::Run) -> Result<Vec<Received>, Error> {
         let keys = &run.plan.keys;
         let scan = Scan::of(keys.rows.clone(), SCAN_ROWS_MAX).prefix(keys.inbox(StepId::of_run(END)));
         let page = self.records.scan(self.shard(), scan).await?;
@@ -296,7 +297,7 @@ impl crate::shared::Shared {
 
     /// The parked steps that say most about a run: first failed and unknown ones, wherever they stand, then others;
     /// some of each.
-    pub(crate) async fn parked_first(&self, run: &crate::shared::Run) -> Result<Vec<(StepId, Row, Parked)>, Error> {
+    pub(crate) async fn parked_first(&self, run: &crate::runs::Run) -> Result<Vec<(StepId, Row, Parked)>, Error> {
         Ok(self.parked_first_of(&run.plan.keys).await?.0)
     }
 

@@ -5,10 +5,7 @@
 use super::Work;
 use crate::{Error, Handle};
 use futures_util::future::BoxFuture;
-use onceflow_core::{
-    Batch, Row,
-    protocol::{ids::StepId, keys, rows},
-};
+use onceflow_core::protocol::{ids::StepId, keys, rows};
 use serde::{Deserialize, Serialize};
 
 /// Bytes kept of a failed step, and of one that did not fail.
@@ -46,9 +43,8 @@ impl Work<'_> {
         let (address, about) = (self.address().await?, shared.options.about.clone().unwrap_or_default());
         let key = keys::logs(run).key(name(&address, self.taken.step));
         let log = StepLog { address, attempt, host: about.host, has_failed, text };
-        let mut batch = Batch::new(shared.shard());
-        let claim = self.taken.queue.claims().key(&self.taken.name);
-        batch.require_equals(claim, Row::new(self.taken.fence.to_bytes())).put(key, rows::write(&log));
+        let mut batch = self.taken.claim.holding(shared.shard());
+        batch.put(key, rows::write(&log));
         if let Err(error) = shared.records.commit(batch).await {
             tracing::debug!(%error, "failed to keep the log of a step; dropping it");
         }

@@ -3,15 +3,16 @@
 use super::{Job, Work, ending::failures};
 use crate::{
     Error,
-    commit::StepCommit,
+    kernel::WorkCommit,
     worker::{Slot, Worker},
 };
 use noted::{NOTED, Noted};
 use onceflow_core::{
-    Claimed, Row, ValueChange,
+    ValueChange,
     limits::REMOVE_ROWS_MAX,
     model::Program,
     protocol::{
+        claim,
         draft::Draft,
         ids::{FrameId, RunId, StepId},
         keys::Keys,
@@ -25,7 +26,7 @@ use std::sync::Arc;
 impl Work<'_> {
     /// Removes all rows of the run, then the run.
     pub(super) async fn tear_down(&self, slot: &Slot) -> Result<Option<Job>, Error> {
-        let Some(_) = self.worker.shared.read_run(self.run.plan.keys.run).await? else { return Ok(None) };
+        let Some(_) = self.worker.shared.runs.read_run(self.run.plan.keys.run).await? else { return Ok(None) };
         let (shared, plan, state) = (&self.worker.shared, &self.run.plan, self.run.state());
         // A large run takes longer to remove than a claim stands.
         let ours = self.heartbeat(false);
@@ -43,7 +44,9 @@ impl Work<'_> {
                 break;
             }
             let draft = run::remove(plan, &rows);
-            if !shared.commit_outside(draft, &[]).await?.is_applied() && !shared.is_ours(&self.taken).await? {
+            if !shared.commit_outside(draft, &[]).await?.is_applied()
+                && !shared.kernel.is_ours(&self.taken.claim).await?
+            {
                 return Ok(None);
             }
         }
@@ -63,11 +66,11 @@ impl Work<'_> {
         let now = shared.records.now().await?;
         let decide = |state: State| run::vanish(plan, state, &self.taken, &self.taken.frame, header, now);
         let committed = self.commit_as_seen(slot, state, &[], None, decide).await?;
-        let StepCommit::Committed { next, .. } = committed else { return Ok(None) };
-        shared.forget(plan.keys.run);
-        shared.was_removed(plan.keys.run);
-        shared.progress(plan.keys.run).notify_waiters();
-        shared.due.notify_one();
+        let WorkCommit::Committed { next, .. } = committed else { return Ok(None) };
+        shared.runs.forget(plan.keys.run);
+        shared.runs.was_removed(plan.keys.run);
+        shared.signals.progress(plan.keys.run).notify_waiters();
+        shared.signals.due.notify_one();
         Ok(next)
     }
 
@@ -112,12 +115,10 @@ impl Work<'_> {
             if noted == before {
                 return Ok(());
             }
-            let mut batch = onceflow_core::Batch::new(shared.shard());
             // Requires the claim: a worker that was too slow would write it for a run that is gone.
-            let claim = self.taken.queue.claims().key(&self.taken.name);
-            batch.require_equals(claim, Row::new(self.taken.fence.to_bytes()));
+            let mut batch = self.taken.claim.holding(shared.shard());
             batch.require_seen(key.clone(), seen).put(key.clone(), rows::write(&noted));
-            if shared.records.commit(batch).await?.is_applied() || !shared.is_ours(&self.taken).await? {
+            if shared.records.commit(batch).await?.is_applied() || !shared.kernel.is_ours(&self.taken.claim).await? {
                 return Ok(());
             }
         }
@@ -154,7 +155,7 @@ impl Worker {
         let Some(program) = programs.first() else { return Err(Error::damaged("a plan without a program")) };
         let program = shared.values.read_all(&program.id).await?;
         let program: Program = rows::read(&program).ok_or_else(|| Error::damaged("the program of a plan"))?;
-        let plan = shared.plan(Keys::new(run, ready_step.generation), Arc::new(program));
+        let plan = shared.runs.plan(Keys::new(run, ready_step.generation), Arc::new(program));
         loop {
             let scan = Scan::of(plan.keys.rows.clone(), REMOVE_ROWS_MAX);
             let page = shared.records.scan(shared.shard(), scan).await?;
@@ -169,15 +170,12 @@ impl Worker {
                 let mut draft = Draft::of_new_run(&plan);
                 draft.batch.require_present(key.clone());
                 run::release_ticket(&plan, &mut draft, other, &ready_step);
-                let (claim, deadline) = (key.group.claims(), key.group.deadlines());
-                draft.batch.delete(claim.key(&key.name)).delete(deadline.key(&key.name)).delete(key);
+                draft.batch.delete(claim::claim_key(&key)).delete(claim::deadline_key(&key)).delete(key);
                 let _again = shared.commit_outside(draft, &[]).await?;
             }
         }
         let mut draft = Draft::of_new_run(&plan);
-        let Claimed { queue, name, .. } = &job.claimed;
-        draft.batch.require_equals(queue.claims().key(name), Row::new(job.fence.to_bytes()));
-        draft.batch.delete(queue.key(name)).delete(queue.claims().key(name)).delete(queue.deadlines().key(name));
+        draft.batch = job.claim.drop_work(shared.shard());
         for (name, stored) in run::program_edges(&plan).into_iter().zip(programs) {
             draft.changes.push(ValueChange::clear(name, stored.id.clone()));
         }

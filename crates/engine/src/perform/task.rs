@@ -7,19 +7,18 @@ mod start;
 mod unknown;
 
 use super::{
-    Job, Work,
+    Work,
     patience::{Patience, Storing},
 };
 use crate::{
-    Error,
-    commit::StepCommit,
-    data,
+    Error, data,
     error::SOURCE_CHANGED,
     events::EventKind,
+    kernel::{Job, Stop, WorkCommit},
     seams,
     shared::lock,
     task::{Data, Failure, FlowRows, Tx, Verdict},
-    worker::{Reserved, Slot, Stop},
+    worker::{Reserved, Slot},
 };
 use body::Interrupted;
 pub(super) use body::{Started, blocking, overrun, panicked, walled};
@@ -56,7 +55,7 @@ impl Work<'_> {
                         Err(Error::Values(values::Error::Blobs(blobs::Error::Content { why, .. }))) => {
                             self.fail(slot, ready_step.failed + 1, unreadable_output(&why)).await
                         }
-                        committed => committed.map(StepCommit::next),
+                        committed => committed.map(WorkCommit::next),
                     };
                 }
                 Verdict::NotDone => ready_step.started = None,
@@ -106,7 +105,7 @@ impl Work<'_> {
                 Ok(outputs) => {
                     match self.commit_outputs(slot, outputs, Some(&began.scratch), memo, tx.as_ref()).await {
                         // Rows that it has read changed meanwhile: nothing was done, and the body runs again.
-                        Ok(StepCommit::DecideAgain) => continue,
+                        Ok(WorkCommit::DecideAgain) => continue,
                         Ok(committed) => return Ok(committed.next()),
                         // The task returned a file that does not exist: its error, not the store's.
                         Err(Error::Values(values::Error::Blobs(blobs::Error::Content { why, .. }))) => {
@@ -131,7 +130,7 @@ impl Work<'_> {
                 },
                 Err(Interrupted::TimedOut(ms, _)) if spec.effect == Effect::AtMostOnce => {
                     tracing::warn!(ms, "an at-most-once task exceeded its time limit; its outcome is unknown");
-                    return self.park_unknown(slot, self.taken.fence).await;
+                    return self.park_unknown(slot, self.taken.claim.fence).await;
                 }
                 Err(Interrupted::TimedOut(ms, more)) => Failure::timed_out(ms, more),
             };
@@ -166,7 +165,7 @@ impl Work<'_> {
             return Ok(Err(Stop::Interrupted));
         }
         // Another process may have stopped the run. A pure body does no harm, and need not know.
-        let is_there = !is_seen || self.worker.shared.see_state(&self.run).await?;
+        let is_there = !is_seen || self.worker.shared.runs.see_state(&self.run).await?;
         Ok(if is_there && self.run.state().phase.dispatches() { Ok(reserved) } else { Err(Stop::Cancelled) })
     }
 
@@ -202,7 +201,7 @@ impl Work<'_> {
         plan.program.tasks[task as usize].clone()
     }
 
-    /// Stores and commits the outputs that the body gave. [`StepCommit::DecideAgain`] if rows that a transactional body
+    /// Stores and commits the outputs that the body gave. [`WorkCommit::DecideAgain`] if rows that a transactional body
     /// has read changed before it could commit.
     async fn commit_outputs(
         &self,
@@ -211,7 +210,7 @@ impl Work<'_> {
         scratch: Option<&data::Scratch>,
         memo: Option<Digest>,
         tx: Option<&Tx>,
-    ) -> Result<StepCommit, Error> {
+    ) -> Result<WorkCommit, Error> {
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
         let given = scratch.map(data::Scratch::given).unwrap_or_default();
@@ -241,21 +240,21 @@ impl Work<'_> {
                     }
                 };
             match committed {
-                StepCommit::Committed { .. } => {
+                WorkCommit::Committed { .. } => {
                     self.worker.announcement.count_done(plan.keys.run);
                     self.got_on(shape, self.taken.step.node);
                     return Ok(committed);
                 }
-                StepCommit::Lost => {
+                WorkCommit::Lost => {
                     self.was_taken().await?;
                     if self.spec().effect == Effect::AtMostOnce {
                         self.commit_late(&outcomes, &changes, memo.as_ref()).await?;
                     }
                     return Ok(committed);
                 }
-                StepCommit::DecideAgain if tx.is_some() => return Ok(committed),
+                WorkCommit::DecideAgain if tx.is_some() => return Ok(committed),
                 // Another step put the same content meanwhile, or kept the same result: look again.
-                StepCommit::DecideAgain => {}
+                WorkCommit::DecideAgain => {}
             }
         }
     }
@@ -267,7 +266,7 @@ impl Work<'_> {
         (outcomes, changes): (&[Outcome], &[values::ValueChange]),
         memo: Option<&Digest>,
         tx: Option<(&Tx, onceflow_core::Timestamp)>,
-    ) -> Result<StepCommit, Error> {
+    ) -> Result<WorkCommit, Error> {
         let plan = &self.run.plan;
         let memo = match memo {
             Some(memo) if self.kept(Some(memo)).await?.is_none() => Some(memo),
@@ -277,7 +276,7 @@ impl Work<'_> {
         let commit = |state: State| {
             let mut draft = step::commit(plan, state, &self.taken, outcomes);
             if let Some((tx, now)) = tx.filter(|_| seams::commits_writes()) {
-                tx.apply_to(&mut draft.batch, now, self.taken.name.as_bytes());
+                tx.apply_to(&mut draft.batch, now, self.taken.claim.name.as_bytes());
             }
             if let Some(memo) = memo {
                 step::keep(plan, &mut draft, memo, outcomes);
@@ -323,7 +322,7 @@ impl Work<'_> {
         };
         let committed = self.commit(slot, &[], Some(what), park).await?;
         if !finish_independent {
-            self.worker.shared.read_run(plan.keys.run).await?;
+            self.worker.shared.runs.read_run(plan.keys.run).await?;
         }
         Ok(committed.next())
     }
@@ -351,7 +350,7 @@ impl Work<'_> {
         tracing::debug!(address = %failed.address, attempt = failed.attempt, causes = ?failed.causes, "an attempt failed");
         let note = |state: State| step::note(&self.run.plan, state, &self.taken, ready_step);
         let committed = shared.commit(&self.run, &self.taken, None, &[], note).await?;
-        let StepCommit::Committed { position, .. } = committed else { return Ok(false) };
+        let WorkCommit::Committed { position, .. } = committed else { return Ok(false) };
         self.tell_in_order(position, EventKind::DidFail(failed)).await;
         let (heartbeat, resting) = (self.heartbeat(true), self.worker.capacity.rest(slot));
         let pause = shared.world.sleep(pause_ms(spec, ready_step.failed, shared.world.random()));

@@ -9,9 +9,10 @@ use super::{
 use crate::{
     Error, RunStatus, data,
     events::EventKind,
+    kernel::Heartbeat,
     shared::lock,
     task::{At, Attempt, Body, Data, Failure, Path, Step},
-    worker::{Heartbeat, Slot, Whose},
+    worker::{Slot, Whose},
 };
 use futures_util::future::{Either, select};
 use onceflow_core::{
@@ -32,7 +33,7 @@ type Given = Result<Vec<Data>, Failure>;
 impl Work<'_> {
     /// Undoes one step.
     pub(super) async fn undo(&self, slot: &Slot) -> Result<Option<Job>, Error> {
-        let Some(_) = self.worker.shared.read_run(self.run.plan.keys.run).await? else { return Ok(None) };
+        let Some(_) = self.worker.shared.runs.read_run(self.run.plan.keys.run).await? else { return Ok(None) };
         self.note_failures(&super::ending::failures(&self.parked().await?)).await?;
         let number = self.taken.step.index;
         let row = self.worker.shared.row(self.run.plan.keys.undo(number)).await?;
@@ -68,7 +69,7 @@ impl Work<'_> {
             let heartbeat = self.undoing();
             select(self.worker.shared.world.sleep(pause), std::pin::pin!(heartbeat.stopped())).await;
             // Another worker may have continued the undoing: a late compensation would be out of order.
-            if !self.worker.shared.is_ours(&self.taken).await? {
+            if !self.worker.shared.kernel.is_ours(&self.taken.claim).await? {
                 return Ok(None);
             }
         };
@@ -100,10 +101,10 @@ impl Work<'_> {
     }
 
     /// Watches over a compensation. A cancel of the run does not stop it: the cancel waits for it.
-    fn undoing(&self) -> Heartbeat<'_> {
+    fn undoing(&self) -> Heartbeat<'_, Whose> {
         let keys = &self.run.plan.keys;
-        let whose = Whose { run: keys.run, generation: keys.generation, ends_with_run: false, ends_at_once: true };
-        self.worker.alive.keep(&self.taken, whose)
+        let whose = Whose { run: keys.run, generation: keys.generation, ends_with_run: false };
+        self.worker.alive.watch(self.taken.claim.fence, true, whose)
     }
 
     /// Runs a compensation once; `None` if it was stopped.
@@ -194,8 +195,8 @@ impl Work<'_> {
         }
         let committed = self.commit(slot, &[], what, decide).await?;
         if next == AfterUndo::Stop {
-            self.worker.shared.read_run(plan.keys.run).await?;
-            self.worker.shared.progress(plan.keys.run).notify_waiters();
+            self.worker.shared.runs.read_run(plan.keys.run).await?;
+            self.worker.shared.signals.progress(plan.keys.run).notify_waiters();
         }
         Ok(committed.next())
     }

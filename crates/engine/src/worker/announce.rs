@@ -28,7 +28,7 @@ use onceflow_store::{
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, atomic::Ordering::SeqCst},
+    sync::{Arc, Mutex},
 };
 
 /// The longest time between a change and the registration that says so.
@@ -115,9 +115,9 @@ impl Worker {
     pub(super) async fn announce(self: Arc<Self>) {
         let pause_ms = CHANGED_MS.min(self.every_ms());
         loop {
-            let mut stopped = std::pin::pin!(self.stopped.notified());
+            let mut stopped = std::pin::pin!(self.drain.stopped.notified());
             stopped.as_mut().enable();
-            if self.is_stopping() && self.busy.load(SeqCst) == 0 {
+            if self.drain.is_drained() {
                 return;
             }
             match self.register().await {
@@ -130,7 +130,7 @@ impl Worker {
                 Err(error) => tracing::warn!(
                     %error,
                     "failed to write the registration of worker {:032x}; retrying in {pause_ms} ms",
-                    self.shared.fences.incarnation()
+                    self.shared.kernel.fences.incarnation()
                 ),
             }
             select(self.shared.world.sleep(pause_ms), stopped).await;
@@ -194,7 +194,7 @@ impl Worker {
     }
 
     fn registration_key(&self) -> Key {
-        keys::workers().key(self.shared.fences.incarnation().to_be_bytes())
+        keys::workers().key(self.shared.kernel.fences.incarnation().to_be_bytes())
     }
 
     /// Deletes the registration, and with it the place beside a run.
@@ -202,7 +202,7 @@ impl Worker {
         let Some(about) = &self.shared.options.about else { return };
         let mut written = self.announcement.row.lock().await;
         written.has_left = true;
-        let incarnation = self.shared.fences.incarnation();
+        let incarnation = self.shared.kernel.fences.incarnation();
         if let Err(error) = self.shared.unregister(incarnation, about).await {
             tracing::debug!(%error, "failed to delete the registration of worker {incarnation:032x}; it ends with its lease");
         }

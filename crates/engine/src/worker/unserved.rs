@@ -8,17 +8,18 @@ use super::Worker;
 use crate::{
     Error,
     perform::Work,
-    shared::{Run, Shared, lock},
+    runs::Run,
+    shared::{Shared, lock},
 };
 use onceflow_core::{
     Batch, Fence, Group, Key, Name, Row,
     limits::SCAN_ROWS_MAX,
     model::{TaskSpec, program::NodeOp},
     protocol::{
+        claim,
         ids::{Generation, RunId, StepId},
-        keys,
-        rows::{self, ReadyStep},
-        step::Taken,
+        keys, rows,
+        step::{self, Taken},
     },
 };
 use onceflow_store::records::Scan;
@@ -57,14 +58,14 @@ fn unserved_of(run: &Run, taken: &Taken) -> Option<Unserved> {
     let tasks = tasks_of(run, taken);
     let class = tasks.first()?.class.clone();
     let tasks = tasks.iter().map(|task| (task.name.clone(), task.version.clone())).collect();
-    Some(Unserved { class, tasks, by: taken.fence })
+    Some(Unserved { class, tasks, by: taken.claim.fence })
 }
 
 /// The other keys that the ready row of a step may have.
 pub(crate) fn elsewhere(run: &Run, taken: &Taken) -> Vec<Key> {
     let Some(unserved) = unserved_of(run, taken) else { return vec![] };
     let queues = [keys::unserved_queue(&unserved.name()), keys::class_queue(&unserved.class), keys::internal_queue()];
-    queues.into_iter().filter(|queue| *queue != taken.queue).map(|queue| queue.key(&taken.name)).collect()
+    queues.into_iter().filter(|queue| *queue != taken.claim.queue).map(|queue| queue.key(&taken.claim.name)).collect()
 }
 
 impl Shared {
@@ -93,13 +94,11 @@ impl Shared {
     ) -> Result<usize, Error> {
         let mut moved = 0;
         for (name, row) in steps {
-            let (from, claim) = (queue.key(&name), queue.claims().key(&name));
             let mut batch = Batch::new(self.shard());
             if let Stopped::While(state, seen) = stopped {
                 batch.require_equals(state.clone(), seen.clone());
             }
-            batch.require_equals(from.clone(), row.clone()).require_absent(claim);
-            batch.delete(from).put(keys::internal_queue().key(&name), row);
+            claim::move_free(&mut batch, &queue.key(&name), row, &keys::internal_queue());
             moved += usize::from(self.records.commit(batch).await?.is_applied());
         }
         Ok(moved)
@@ -107,7 +106,7 @@ impl Shared {
 
     /// The reason why the steps of a generation are only parked or dropped now; `None` if they are to be performed.
     pub(crate) async fn stopped(&self, id: RunId, generation: Generation) -> Result<Option<Stopped>, Error> {
-        let Some(run) = self.read_run(id).await? else { return Ok(Some(Stopped::Stale)) };
+        let Some(run) = self.runs.read_run(id).await? else { return Ok(Some(Stopped::Stale)) };
         let state = run.state();
         Ok(match state.generation == generation {
             false => Some(Stopped::Stale),
@@ -173,8 +172,7 @@ impl Worker {
     async fn free_stopped(&self, queue: &Group, steps: Vec<(Name, Row)>) -> Result<(), Error> {
         let mut known = BTreeMap::new();
         for (name, row) in steps {
-            let ready_step =
-                onceflow_core::Inbox::from_row(&row).and_then(|inbox| rows::read::<ReadyStep>(&inbox.note));
+            let ready_step = step::ready_step(&row);
             let run = StepId::from_queue_name(name.as_bytes()).map(|(run, _)| run);
             let Some((run, generation)) = run.zip(ready_step.map(|ready_step| ready_step.generation)) else { continue };
             let stopped = match known.entry((run, generation)) {
@@ -192,7 +190,7 @@ impl Worker {
 impl Work<'_> {
     /// The queue of the step's class, if the step is in the internal queue and this worker does not claim its class.
     pub(crate) fn is_elsewhere(&self, spec: &TaskSpec) -> Option<Group> {
-        let is_internal = self.taken.queue == keys::internal_queue();
+        let is_internal = self.taken.claim.queue == keys::internal_queue();
         (is_internal && !self.worker.capacity.takes(&spec.class)).then(|| keys::class_queue(&spec.class))
     }
 
@@ -210,19 +208,16 @@ impl Work<'_> {
     /// Moves the step to another queue, unchanged. Does nothing if the step is not ours any more.
     pub(crate) async fn move_to(&self, queue: Group, unserved: Option<Unserved>) -> Result<(), Error> {
         let (shared, taken) = (&self.worker.shared, &self.taken);
-        let from = taken.queue.key(&taken.name);
-        let Some(row) = shared.row(from.clone()).await? else { return Ok(()) };
-        let (claim, state) = (taken.queue.claims().key(&taken.name), self.run.state());
+        let Some(row) = shared.row(taken.claim.ready_key()).await? else { return Ok(()) };
+        let state = self.run.state();
         let mut batch = Batch::new(shared.shard());
         // While a new plan is made, steps stay where they are: planning reads them.
         batch.require_equals(self.run.plan.keys.state(), state.to_row());
-        batch.require_equals(claim.clone(), Row::new(taken.fence.to_bytes()));
-        batch.delete(from).delete(claim).delete(taken.queue.deadlines().key(&taken.name));
-        batch.put(queue.key(&taken.name), row);
+        taken.claim.move_to(&mut batch, &queue, row);
         if let Some(unserved) = unserved {
             batch.put(keys::unserved().key(unserved.name()), rows::write(&unserved));
         }
-        self.worker.alive.release(taken.fence);
+        self.worker.alive.release(taken.claim.fence);
         match shared.records.commit(batch).await?.is_applied() {
             true => Ok(()),
             false => self.stay().await,
@@ -231,7 +226,7 @@ impl Work<'_> {
 
     /// Gives back a step that could not be moved: the run has changed, or the step is not ours any more.
     async fn stay(&self) -> Result<(), Error> {
-        self.worker.shared.see_state(&self.run).await?;
+        self.worker.shared.runs.see_state(&self.run).await?;
         self.pause_and_give_back().await
     }
 }

@@ -10,6 +10,7 @@ use onceflow_core::{
     },
     payload::{Outcome, Payload, Stored},
     protocol::{
+        claim::WorkClaim,
         draft::InstalledProgram,
         ids::{END, FrameId, Generation, LANE, RunId, SETTLE, StepId},
         keys::Keys,
@@ -181,8 +182,9 @@ impl Machine {
         let fence = Fences::new(9).next();
         self.rows.insert(key.group.claims().key(&key.name), Row::new(fence.to_bytes()));
         self.rows.insert(key.group.deadlines().key(&key.name), Row::new("later"));
-        let (queue, frame) = (key.group.clone(), Arc::new(frame));
-        let taken = step::Taken { step, queue, name: key.name.clone(), fence, ready_step, frame, inbox: arrived };
+        let (queue, name_there) = (key.group.clone(), key.name.clone());
+        let claim = WorkClaim { queue, name: name_there, fence, row: self.rows[&key].clone() };
+        let taken = step::Taken { step, claim, ready_step, frame: Arc::new(frame), inbox: arrived };
         for received in taken.received().iter().filter(|received| received.owned) {
             let edge = self.plan.keys.edge(&self.plan.keys.arrival(step, received.port), received.port);
             assert!(self.edges.contains_key(&edge), "{name} was given something that it does not hold");

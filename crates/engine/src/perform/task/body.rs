@@ -4,9 +4,10 @@ use super::super::Work;
 use crate::{
     Error,
     events::EventKind,
+    kernel::{Heartbeat, Stop},
     shared::lock,
     task::{Aside, At, Attempt, Data, Failure, Path, Step, Tx},
-    worker::{Capacity, Heartbeat, Reserved, Stop},
+    worker::{Capacity, Reserved, Whose},
 };
 use futures_util::{
     FutureExt,
@@ -197,7 +198,7 @@ impl Work<'_> {
         (mut body, thread): (BoxFuture<'_, Given>, Started),
         timeout_ms: Option<u64>,
         only_once: bool,
-        heartbeat: &Heartbeat<'_>,
+        heartbeat: &Heartbeat<'_, Whose>,
     ) -> Result<Vec<Data>, Interrupted> {
         // Most quick bodies are done at the first poll, and need no timer.
         let first = std::future::poll_fn(|context| Poll::Ready(body.as_mut().poll(context))).await;
@@ -236,7 +237,7 @@ impl Work<'_> {
     pub(super) async fn at(&self, fused: Option<u16>, inputs: &[Held]) -> Result<Arc<At>, Error> {
         let plan = &self.run.plan;
         let path = Path { block: self.taken.ready_step.block, node: self.taken.step.node, fused };
-        let place = self.worker.shared.place(&self.run, self.taken.step.frame, self.taken.step.index).await?;
+        let place = self.worker.shared.runs.place(&self.run, self.taken.step.frame, self.taken.step.index).await?;
         let task = match (&self.taken.node(plan).op, fused) {
             (NodeOp::Task(task), _) => *task,
             (NodeOp::Fused(tasks), Some(at)) => tasks[usize::from(at)].task,

@@ -2,7 +2,7 @@
 //! compensation, and, if it touches the world, every row it was decided on.
 
 use super::super::Work;
-use crate::{Error, commit::StepCommit, data::Scratch, seams, shared::lock};
+use crate::{Error, data::Scratch, kernel::WorkCommit, seams, shared::lock};
 use onceflow_core::{
     model::{Effect, TaskSpec, program::NodeOp},
     protocol::{
@@ -30,7 +30,7 @@ impl Work<'_> {
         let mut position = self.position;
         let number = if seams::registers_undo(spec) { self.free_number().await? } else { None };
         if spec.effect == Effect::AtMostOnce {
-            ready_step.started = Some(self.taken.fence);
+            ready_step.started = Some(self.taken.claim.fence);
         }
         if number.is_some() || spec.effect == Effect::AtMostOnce {
             match self.write_start(spec, ready_step, inputs, number).await? {
@@ -82,10 +82,10 @@ impl Work<'_> {
                 draft
             };
             match shared.commit(&self.run, &self.taken, None, &[], note).await? {
-                StepCommit::Committed { position, .. } => return Ok(Some(position)),
-                StepCommit::Lost => return Ok(None),
+                WorkCommit::Committed { position, .. } => return Ok(Some(position)),
+                WorkCommit::Lost => return Ok(None),
                 // Another step took the number, or the reply was lost when this one did.
-                StepCommit::DecideAgain => match self.free_number().await? {
+                WorkCommit::DecideAgain => match self.free_number().await? {
                     // The start mark must be this worker's, even if an earlier one registered the compensation.
                     None if spec.effect != Effect::AtMostOnce => return Ok(Some(shared.records.position())),
                     free => number = free,
@@ -125,7 +125,7 @@ impl Work<'_> {
     /// The directory for files of this attempt.
     pub(in crate::perform) fn scratch(&self) -> Scratch {
         let shared = &self.worker.shared;
-        let directory = shared.options.scratch.join(format!("onceflow-{}", self.taken.fence));
+        let directory = shared.options.scratch.join(format!("onceflow-{}", self.taken.claim.fence));
         Scratch::new(directory, shared.small.clone())
     }
 

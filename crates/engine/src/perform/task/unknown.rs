@@ -1,14 +1,14 @@
 //! An at-most-once step that was started, and whose outcome is unknown. Its own check may find out, the worker that
 //! started it may still commit its result; else the run waits for an operator (`onceflow resolve`).
 
-use super::super::{Job, Work};
+use super::super::Work;
 use crate::{
-    Error,
-    commit::StepCommit,
-    data,
+    Error, data,
     events::EventKind,
     handle::noted,
-    shared::{Run, Shared},
+    kernel::{Job, OutsideCommit, WorkCommit},
+    runs::Run,
+    shared::Shared,
     task::{Step, Verdict},
     worker::Slot,
 };
@@ -18,14 +18,16 @@ use onceflow_core::{
     model::program::NodeOp,
     payload::Outcome,
     protocol::{
+        claim::{self, WorkClaim},
         ids::StepId,
         memo::memo_of,
+        premise::Premise,
         rows::{Frame, Held, Parked, Phase, Received, State, Why},
         run,
         step::{self, Taken},
     },
 };
-use onceflow_store::{CommitResult, values::ValueChange};
+use onceflow_store::values::ValueChange;
 use std::sync::Arc;
 
 impl Work<'_> {
@@ -58,19 +60,19 @@ impl Work<'_> {
         let address = self.address().await?;
         let why = Why::Unknown { started, address: address.as_str().into() };
         let park = |state: State| step::park(&self.run.plan, state, &self.taken, why.clone(), state.phase);
-        self.commit(slot, &[], Some(EventKind::DidMarkUnknown { address }), park).await.map(StepCommit::next)
+        self.commit(slot, &[], Some(EventKind::DidMarkUnknown { address }), park).await.map(WorkCommit::next)
     }
 
     /// Parks a step that waits for an answer from outside. If it has done nothing yet it may start again, and is not
     /// marked as started.
     pub(super) async fn wait_for_somebody(&self, slot: &Slot, not_done: bool) -> Result<Option<Job>, Error> {
         let address = self.address().await?;
-        let why = Why::Unknown { started: self.taken.fence, address: address.as_str().into() };
+        let why = Why::Unknown { started: self.taken.claim.fence, address: address.as_str().into() };
         let park = |state: State| match not_done {
             true => step::park_open(&self.run.plan, state, &self.taken, why.clone()),
             false => step::park(&self.run.plan, state, &self.taken, why.clone(), state.phase),
         };
-        self.commit(slot, &[], Some(EventKind::WillWait { address }), park).await.map(StepCommit::next)
+        self.commit(slot, &[], Some(EventKind::WillWait { address }), park).await.map(WorkCommit::next)
     }
 
     /// Commits the result of an at-most-once body whose claim was lost meanwhile: the result is valid until an operator
@@ -84,7 +86,7 @@ impl Work<'_> {
         memo: Option<&Digest>,
     ) -> Result<(), Error> {
         let (shared, plan) = (&self.worker.shared, &self.run.plan);
-        while shared.see_state(&self.run).await? && self.run.state().phase.is_open() {
+        while shared.runs.see_state(&self.run).await? && self.run.state().phase.is_open() {
             let Some((taken, claim, row)) = self.marked_as_started().await? else { break };
             let memo = match memo {
                 Some(memo) if self.kept(Some(memo)).await?.is_none() => Some(memo),
@@ -95,11 +97,11 @@ impl Work<'_> {
                 step::keep(plan, &mut draft, memo, outcomes);
             }
             // Refused if the state, the claim or the row changed: all three are read again.
-            if let CommitResult::Applied(committed) = shared.commit_outside(draft, changes).await? {
+            if let OutsideCommit::Applied(position) = shared.commit_outside(draft, changes).await? {
                 self.worker.announcement.count_done(plan.keys.run);
                 self.got_on(self.taken.frame.shape, self.taken.step.node);
                 let address = self.address_if_wanted().await.unwrap_or_default();
-                self.tell_in_order(committed.position, EventKind::DidCommit { address }).await;
+                self.tell_in_order(position, EventKind::DidCommit { address }).await;
                 return Ok(());
             }
         }
@@ -110,15 +112,16 @@ impl Work<'_> {
     /// body.
     async fn marked_as_started(&self) -> Result<Option<(Taken, Option<Row>, Row)>, Error> {
         let shared = &self.worker.shared;
-        let mut keys = vec![self.taken.queue.key(&self.taken.name)];
+        let mut keys = vec![self.taken.claim.ready_key()];
         keys.extend(crate::worker::unserved::elsewhere(&self.run, &self.taken));
         for key in keys {
-            let rows = [key.group.claims().key(&key.name), key.clone()];
+            let rows = [claim::claim_key(&key), key.clone()];
             let mut found = shared.records.get(shared.shard(), &rows).await?;
             let (Some(row), claim) = (found.pop().flatten(), found.pop().flatten()) else { continue };
-            let ready_step = crate::commit::ready_step(&row);
-            if ready_step.is_some_and(|ready_step| ready_step.started == Some(self.taken.fence)) {
-                return Ok(Some((Taken { queue: key.group, ..self.taken.clone() }, claim, row)));
+            let ready_step = step::ready_step(&row);
+            if ready_step.is_some_and(|ready_step| ready_step.started == Some(self.taken.claim.fence)) {
+                let claimed = WorkClaim { queue: key.group, ..self.taken.claim.clone() };
+                return Ok(Some((Taken { claim: claimed, ..self.taken.clone() }, claim, row)));
             }
         }
         Ok(None)
@@ -131,7 +134,7 @@ impl Work<'_> {
         let Some(row) = shared.row(key).await? else { return Ok(()) };
         let parked = onceflow_core::protocol::rows::read::<Parked>(&row);
         if let Some(parked) = parked
-            && matches!(parked.why, Why::Unknown { started, .. } if started == self.taken.fence)
+            && matches!(parked.why, Why::Unknown { started, .. } if started == self.taken.claim.fence)
         {
             shared.decide_done(&self.run, (self.taken.step, &row, &parked), outcomes, changes, None).await?;
         }
@@ -150,8 +153,9 @@ fn memo_of_parked(run: &Run, step: StepId, parked: &Parked, frame: &Arc<Frame>, 
     let (plan, ready_step) = (&run.plan, parked.ready_step.clone());
     let (queue, name) =
         (plan.queue(ready_step.block, step.node).clone(), step.queue_name(plan.keys.run, ready_step.generation));
-    let inbox = inbox.to_vec();
-    let taken = Taken { step, queue, name, fence: *started, ready_step, frame: frame.clone(), inbox };
+    // Parked, so it has no ready row.
+    let claim = WorkClaim { queue, name, fence: *started, row: Row::default() };
+    let taken = Taken { step, claim, ready_step, frame: frame.clone(), inbox: inbox.to_vec() };
     let node = taken.node(plan);
     Some(memo_of(&plan.program, node, address, &taken.inputs(plan, &node.inputs)?))
 }
@@ -166,7 +170,7 @@ impl Shared {
         changes: &[ValueChange],
         note: Option<Key>,
     ) -> Result<bool, Error> {
-        let Some(frame) = self.frame(run, step.frame).await? else { return Ok(false) };
+        let Some(frame) = self.runs.frame(run, step.frame).await? else { return Ok(false) };
         let inbox = self.inbox(run, step).await?;
         let memo = memo_of_parked(run, step, parked, &frame, &inbox);
         loop {
@@ -184,32 +188,25 @@ impl Shared {
                 step::keep(&run.plan, &mut draft, memo, outcomes);
             }
             match self.commit_outside(draft, changes).await? {
-                CommitResult::Applied(_) => {
-                    self.read_run(run.plan.keys.run).await?;
-                    self.progress(run.plan.keys.run).notify_waiters();
+                OutsideCommit::Applied(_) => {
+                    self.runs.read_run(run.plan.keys.run).await?;
+                    self.signals.progress(run.plan.keys.run).notify_waiters();
                     return Ok(true);
                 }
-                CommitResult::Refused(refused) if refused.which == 0 => {
-                    let seen = run.state();
-                    self.read_run(run.plan.keys.run).await?;
-                    if run.state() == seen {
-                        return Ok(false);
+                OutsideCommit::Refused(key) => match Premise::of(&key) {
+                    Premise::State => {
+                        let seen = run.state();
+                        self.runs.read_run(run.plan.keys.run).await?;
+                        if run.state() == seen {
+                            return Ok(false);
+                        }
                     }
-                }
-                // The same note was written before, for this step or another.
-                CommitResult::Refused(_) if self.is_there(note.as_ref()).await? => return Ok(false),
-                // The same memo was kept meanwhile; or the step was decided.
-                CommitResult::Refused(_)
-                    if keeps && self.row(run.plan.keys.parked(step)).await?.as_ref() == Some(row) => {}
-                CommitResult::Refused(_) => return Ok(false),
+                    // The step was decided, or the same report was made before, for this step or another.
+                    Premise::Parked | Premise::Report | Premise::Claim => return Ok(false),
+                    // The same memo was kept meanwhile, or a value was put: read it again.
+                    Premise::Memo | Premise::Other => {}
+                },
             }
-        }
-    }
-
-    async fn is_there(&self, key: Option<&Key>) -> Result<bool, Error> {
-        match key {
-            Some(key) => Ok(self.row(key.clone()).await?.is_some()),
-            None => Ok(false),
         }
     }
 

@@ -1,0 +1,280 @@
+//! Heartbeats: a worker renews the deadlines of its claims until their work commits, and frees work of workers whose
+//! deadlines have passed. A worker never frees work that it has itself.
+
+use super::{Job, Kernel};
+use crate::{Error, seams, shared::lock};
+use onceflow_core::{
+    Fence, Group, Name, Row, Timestamp,
+    limits::SCAN_ROWS_MAX,
+    protocol::claim::{self, WorkClaim},
+};
+use onceflow_store::records::Scan;
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+};
+use tokio::sync::Notify;
+
+/// The work that this worker has claimed, and that part of it which runs. `W` describes running work to its owner.
+pub(crate) struct Heartbeats<W> {
+    /// All claimed work that is not done, also while it waits for a thread.
+    held: Mutex<BTreeMap<Fence, WorkClaim>>,
+    /// Held work that runs and can be told to end.
+    working: Mutex<BTreeMap<Fence, Working<W>>>,
+    /// The claims of held work, by the identity of the work.
+    names: Mutex<BTreeMap<Name, Fence>>,
+    /// Work that may be stopped must end.
+    interrupted: AtomicBool,
+    /// Signals that work began to be watched.
+    pub(crate) began: Notify,
+}
+
+struct Working<W> {
+    bell: Arc<Bell>,
+    /// The work ends when the worker is interrupted.
+    ends_at_once: bool,
+    whose: W,
+}
+
+/// The reason why work ends before it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// Another worker has it.
+    Lost,
+    /// Its run was cancelled, has a new plan, or has ended.
+    Cancelled,
+    /// The worker was interrupted.
+    Interrupted,
+}
+
+#[derive(Default)]
+struct Bell {
+    why: Mutex<Option<Stop>>,
+    rings: Notify,
+}
+
+impl Bell {
+    fn ring(&self, stop: Stop) {
+        lock(&self.why).get_or_insert(stop);
+        self.rings.notify_waiters();
+    }
+}
+
+/// Keeps the heartbeats of claimed work until it is dropped.
+pub(crate) struct Hold<W> {
+    of: Arc<Heartbeats<W>>,
+    fence: Fence,
+}
+
+impl<W> Drop for Hold<W> {
+    fn drop(&mut self) {
+        self.of.release(self.fence);
+    }
+}
+
+/// Tells running work when it must end, until it is dropped.
+pub(crate) struct Heartbeat<'a, W> {
+    of: &'a Heartbeats<W>,
+    fence: Fence,
+    bell: Arc<Bell>,
+}
+
+impl<W> Heartbeat<'_, W> {
+    /// Ends when the work must end.
+    pub(crate) async fn stopped(&self) -> Stop {
+        loop {
+            let rings = self.bell.rings.notified();
+            if let Some(why) = *lock(&self.bell.why) {
+                return why;
+            }
+            rings.await;
+        }
+    }
+}
+
+impl<W> Drop for Heartbeat<'_, W> {
+    fn drop(&mut self) {
+        lock(&self.of.working).remove(&self.fence);
+    }
+}
+
+impl<W> Default for Heartbeats<W> {
+    fn default() -> Self {
+        Heartbeats {
+            held: Mutex::default(),
+            working: Mutex::default(),
+            names: Mutex::default(),
+            interrupted: AtomicBool::new(false),
+            began: Notify::new(),
+        }
+    }
+}
+
+impl<W> Heartbeats<W> {
+    /// Starts the heartbeats of claimed work. Fails with the other claim if this worker has the work already: the store
+    /// had forgotten that claim.
+    pub(crate) fn hold(self: &Arc<Self>, job: &Job) -> Result<Hold<W>, Fence> {
+        let claim = &job.claim;
+        match lock(&self.names).entry(claim.name.clone()) {
+            Entry::Occupied(has) if *has.get() != claim.fence => return Err(*has.get()),
+            entry => *entry.or_insert(claim.fence),
+        };
+        let before = lock(&self.held).insert(claim.fence, claim.clone());
+        assert!(before.is_none(), "fence {} was granted twice: a fence is unique for ever", claim.fence);
+        Ok(Hold { of: self.clone(), fence: claim.fence })
+    }
+
+    /// Stops the heartbeats of work, before it is given back: a heartbeat would claim it again.
+    pub(crate) fn release(&self, fence: Fence) {
+        let Some(WorkClaim { name, .. }) = lock(&self.held).remove(&fence) else { return };
+        let mut names = lock(&self.names);
+        if names.get(&name) == Some(&fence) {
+            names.remove(&name);
+        }
+    }
+
+    /// The names of some work that this worker has, for logs.
+    pub(crate) fn told(&self) -> String {
+        const TOLD_MAX: usize = 10;
+        let held = lock(&self.held);
+        let names = held.values().take(TOLD_MAX).map(|claim| format!("{:?}", claim.name));
+        names.collect::<Vec<_>>().join(", ")
+    }
+
+    /// This worker has work under that claim.
+    fn holds(&self, fence: Fence) -> bool {
+        lock(&self.held).contains_key(&fence)
+    }
+
+    /// The claim under which this worker has the work of this name.
+    pub(crate) fn claim_of(&self, name: &Name) -> Option<Fence> {
+        lock(&self.names).get(name).copied()
+    }
+
+    /// Watches over running work: it is told when it must end. Only the loss of the claim ends it, and an interruption of
+    /// the worker if `ends_at_once`, unless its owner [ends](Heartbeats::end) it.
+    pub(crate) fn watch(&self, fence: Fence, ends_at_once: bool, whose: W) -> Heartbeat<'_, W> {
+        let bell = Arc::new(Bell::default());
+        let working = Working { bell: bell.clone(), ends_at_once, whose };
+        let is_first = {
+            let mut all = lock(&self.working);
+            all.insert(fence, working);
+            all.len() == 1
+        };
+        if ends_at_once && self.is_interrupted() {
+            bell.ring(Stop::Interrupted);
+        }
+        if is_first {
+            self.began.notify_one();
+        }
+        Heartbeat { of: self, fence, bell }
+    }
+
+    /// The worker was interrupted.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(SeqCst)
+    }
+
+    /// Ends all running work that may be stopped, also that which has not begun.
+    pub(crate) fn interrupt(&self) {
+        self.interrupted.store(true, SeqCst);
+        for working in lock(&self.working).values().filter(|working| working.ends_at_once) {
+            working.bell.ring(Stop::Interrupted);
+        }
+    }
+
+    /// No work runs.
+    pub(crate) fn is_idle(&self) -> bool {
+        lock(&self.working).is_empty()
+    }
+
+    /// Maps the descriptions of running work.
+    pub(crate) fn running<T: FromIterator<U>, U>(&self, map: impl Fn(&W) -> Option<U>) -> T {
+        lock(&self.working).values().filter_map(|working| map(&working.whose)).collect()
+    }
+
+    /// Ends the running work that its owner chooses.
+    pub(crate) fn end(&self, chosen: impl Fn(&W) -> bool) {
+        for working in lock(&self.working).values().filter(|working| chosen(&working.whose)) {
+            working.bell.ring(Stop::Cancelled);
+        }
+    }
+
+    /// Renews the deadlines of all held work.
+    pub(crate) async fn renew(&self, kernel: &Kernel) -> Result<(), Error> {
+        let held: Vec<_> = lock(&self.held).values().cloned().collect();
+        if held.is_empty() {
+            return Ok(());
+        }
+        let deadline = kernel.lease_end().await?;
+        for claim in held {
+            let is_ours = kernel.apply(claim.renew(kernel.shard, deadline)).await?
+                || !self.holds(claim.fence)
+                || kernel.claim_again(&claim).await?;
+            if !is_ours && let Some(working) = lock(&self.working).get(&claim.fence) {
+                tracing::warn!(work = ?claim.name, "lost work to another worker: the heartbeats of this one came too late");
+                working.bell.ring(Stop::Lost);
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees work in these queues whose deadline has passed, and answers how much. A renewal changes the deadline, and
+    /// wins.
+    pub(crate) async fn take_over(&self, kernel: &Kernel, queues: Vec<Group>) -> Result<usize, Error> {
+        let (now, mut freed) = (kernel.records.now().await?, 0);
+        if !seams::frees_abandoned() {
+            return Ok(0);
+        }
+        for queue in queues {
+            let mut after = None;
+            loop {
+                let scan = Scan::of(queue.deadlines(), SCAN_ROWS_MAX).after(after);
+                let page = kernel.records.scan(kernel.shard, scan).await?;
+                for (name, deadline) in &page.rows {
+                    let is_overdue = claim::is_overdue(deadline, now);
+                    freed += usize::from(is_overdue && self.free(kernel, &queue, name, deadline).await?);
+                }
+                after = page.rows.last().map(|(name, _)| name.clone());
+                if !page.more {
+                    break;
+                }
+            }
+        }
+        Ok(freed)
+    }
+
+    async fn free(&self, kernel: &Kernel, queue: &Group, name: &Name, deadline: &Row) -> Result<bool, Error> {
+        let ready = queue.key(name);
+        let Some(claim) = kernel.row(claim::claim_key(&ready)).await? else { return Ok(false) };
+        if Fence::from_bytes(&claim).is_some_and(|fence| self.holds(fence)) {
+            // Its heartbeat is late, and comes: a worker does not take over from itself.
+            return Ok(false);
+        }
+        kernel.apply(claim::take_over(kernel.shard, &ready, claim, deadline.clone())).await
+    }
+
+    /// Work that was just claimed is still ours. It is renewed if so much time has passed that the claim may have
+    /// expired: the reply was late, or user code blocked this thread.
+    pub(crate) async fn is_still_ours(&self, kernel: &Kernel, job: &Job, now: Timestamp) -> Result<bool, Error> {
+        if now.ms_since(job.asked) < kernel.lease_ms / 3 {
+            return Ok(true);
+        }
+        let deadline = kernel.lease_end().await?;
+        kernel.apply(job.claim.renew(kernel.shard, deadline)).await
+    }
+
+    /// Restores the claim of work that this worker has already, and that it was just granted again because the store had
+    /// forgotten the first claim.
+    pub(crate) async fn restore(&self, kernel: &Kernel, job: &Job, before: Fence) -> Result<(), Error> {
+        let restored = kernel.apply(job.claim.restore(kernel.shard, before)).await?;
+        if restored && self.claim_of(&job.claim.name).is_none() {
+            // The work ended meanwhile, and may have found that it was not its own: it is freed.
+            kernel.give_back(&WorkClaim { fence: before, ..job.claim.clone() }).await?;
+        }
+        Ok(())
+    }
+}

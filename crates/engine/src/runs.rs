@@ -1,0 +1,254 @@
+//! The runs that this process works on or is asked about: read from the store, and cached as far as their rows cannot
+//! change.
+
+use crate::{Error, kernel::Kernel, shared::lock};
+use onceflow_core::{
+    model::{InstancePath, Program, Wiring},
+    protocol::{
+        draft::InstalledProgram,
+        ids::{FrameId, Generation, RunId},
+        keys::Keys,
+        rows::{self, Frame, Header, Shape, State},
+    },
+};
+use onceflow_store::values;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+/// The cache of runs.
+pub(crate) struct Runs {
+    kernel: Arc<Kernel>,
+    runs: Mutex<BTreeMap<RunId, Arc<Run>>>,
+    /// Runs that this process has removed.
+    removed: Mutex<Vec<RunId>>,
+}
+
+/// A run, as this process has last read it.
+pub(crate) struct Run {
+    pub(crate) plan: InstalledProgram,
+    pub(crate) header: Header,
+    pub(crate) key: Arc<str>,
+    state: Mutex<State>,
+    frames: Mutex<BTreeMap<FrameId, Arc<Frame>>>,
+    places: Mutex<BTreeMap<FrameId, Arc<InstancePath>>>,
+}
+
+/// Frames cached per run. A frame serves all its elements or iterations, so there are few.
+const FRAMES_MAX: usize = 4096;
+
+/// Runs cached.
+const RUNS_MAX: usize = 4096;
+
+impl Runs {
+    pub(crate) fn new(kernel: Arc<Kernel>) -> Self {
+        Runs { kernel, runs: Mutex::default(), removed: Mutex::default() }
+    }
+
+    /// The cached run.
+    pub(crate) fn known(&self, run: RunId) -> Option<Arc<Run>> {
+        lock(&self.runs).get(&run).cloned()
+    }
+
+    /// The run, read if it is not cached or cached in another generation; `None` if it has ended.
+    pub(crate) async fn run(&self, id: RunId, generation: Option<Generation>) -> Result<Option<Arc<Run>>, Error> {
+        if let Some(run) = self.known(id)
+            && generation.is_none_or(|generation| run.plan.keys.generation == generation)
+        {
+            return Ok(Some(run));
+        }
+        self.read_run(id).await
+    }
+
+    /// Reads a run, whatever is cached.
+    pub(crate) async fn read_run(&self, id: RunId) -> Result<Option<Arc<Run>>, Error> {
+        loop {
+            match self.try_read_run(id).await {
+                // The run ended, or got a new plan, between the reads of its rows and its program: it is read again.
+                Err(Error::Values(values::Error::Missing { .. })) if self.moved_on(id).await? => {}
+                read => return read,
+            }
+        }
+    }
+
+    /// Reads the state of a cached run, and nothing else. False if the run has ended, or has another generation.
+    pub(crate) async fn see_state(&self, run: &Run) -> Result<bool, Error> {
+        let state = self.kernel.row(run.plan.keys.state()).await?.as_deref().and_then(rows::read::<State>);
+        let state = state.filter(|state| state.generation == run.plan.keys.generation);
+        if let Some(state) = state {
+            run.set_state(state);
+        }
+        Ok(state.is_some())
+    }
+
+    async fn try_read_run(&self, id: RunId) -> Result<Option<Arc<Run>>, Error> {
+        let home = Keys::new(id, Generation(0));
+        let found = self.kernel.records.get(self.kernel.shard, &[home.state(), home.header()]).await?;
+        let [Some(state), Some(header)] = &found[..] else {
+            lock(&self.runs).remove(&id);
+            return Ok(None);
+        };
+        let state: State = rows::read(state).ok_or_else(|| Error::damaged(format!("the state of run {id}")))?;
+        let header: Header = rows::read(header).ok_or_else(|| Error::damaged(format!("the header of run {id}")))?;
+        if let Some(run) = self.known(id)
+            && run.plan.keys.generation == state.generation
+        {
+            *lock(&run.state) = state;
+            return Ok(Some(run));
+        }
+        let program = self.kernel.values.read_all(&header.program.id).await?;
+        let program: Program =
+            rows::read(&program).ok_or_else(|| Error::damaged(format!("the program of run {id}")))?;
+        let plan = self.plan(Keys::new(id, state.generation), Arc::new(program));
+        Ok(Some(self.remember(plan, header, state)))
+    }
+
+    /// The run has ended, or got another program since its header was read.
+    async fn moved_on(&self, id: RunId) -> Result<bool, Error> {
+        let home = Keys::new(id, Generation(0));
+        let Some(header) = self.kernel.row(home.header()).await? else { return Ok(true) };
+        let header: Header = rows::read(&header).ok_or_else(|| Error::damaged(format!("the header of run {id}")))?;
+        // If its program is there now, the one that was missing was that of an earlier plan.
+        Ok(self.kernel.values.get(&header.program.id).await.is_ok())
+    }
+
+    pub(crate) fn plan(&self, keys: Keys, program: Arc<Program>) -> InstalledProgram {
+        let wiring = Arc::new(Wiring::of(&program));
+        InstalledProgram::new(self.kernel.shard, keys, program, wiring)
+    }
+
+    pub(crate) fn remember(&self, plan: InstalledProgram, header: Header, state: State) -> Arc<Run> {
+        let id = plan.keys.run;
+        let key = Arc::from(header.key.as_str());
+        let run = Arc::new(Run {
+            plan,
+            header,
+            key,
+            state: Mutex::new(state),
+            frames: Mutex::default(),
+            places: Mutex::default(),
+        });
+        let mut runs = lock(&self.runs);
+        while runs.len() >= RUNS_MAX {
+            runs.pop_first();
+        }
+        runs.insert(id, run.clone());
+        run
+    }
+
+    /// Notes that this process removed a run.
+    pub(crate) fn was_removed(&self, id: RunId) {
+        let mut removed = lock(&self.removed);
+        if removed.len() < RUNS_MAX {
+            removed.push(id);
+        }
+    }
+
+    pub(crate) fn take_removed(&self) -> Vec<RunId> {
+        std::mem::take(&mut lock(&self.removed))
+    }
+
+    pub(crate) fn forget(&self, id: RunId) {
+        lock(&self.runs).remove(&id);
+    }
+
+    /// A frame of a run; `None` if it is gone.
+    pub(crate) async fn frame(&self, run: &Run, id: FrameId) -> Result<Option<Arc<Frame>>, Error> {
+        if let Some(frame) = lock(&run.frames).get(&id) {
+            return Ok(Some(frame.clone()));
+        }
+        let Some(row) = self.kernel.row(run.plan.keys.frame(id)).await? else { return Ok(None) };
+        let frame = rows::read::<Frame>(&row).ok_or_else(|| Error::damaged(format!("frame {id:?}")))?;
+        let frame = Arc::new(frame);
+        let mut frames = lock(&run.frames);
+        while frames.len() >= FRAMES_MAX {
+            frames.pop_first();
+        }
+        frames.insert(id, frame.clone());
+        Ok(Some(frame))
+    }
+
+    /// The address of an instance. Keys of steps are made from it, so a missing frame is an error and no reason to
+    /// guess: another worker has the step by then.
+    pub(crate) async fn place(&self, run: &Run, id: FrameId, index: u32) -> Result<InstancePath, Error> {
+        let outer = self.outer_place(run, id).await?;
+        let frame = self.frame(run, id).await?.ok_or_else(|| gone(id))?;
+        Ok(match (frame.shape, self.opener(run, &frame)) {
+            (Shape::Each(_), _) | (_, Some(onceflow_core::model::program::NodeOp::Loop { .. })) => {
+                outer.numbered(u64::from(index))
+            }
+            _ => (*outer).clone(),
+        })
+    }
+
+    fn opener<'a>(&self, run: &'a Run, frame: &Frame) -> Option<&'a onceflow_core::model::program::NodeOp> {
+        let (step, block) = frame.opened_by?;
+        Some(&run.plan.program.blocks[block as usize].nodes[step.node as usize].op)
+    }
+
+    /// The address of a frame, which all its instances share.
+    async fn outer_place(&self, run: &Run, id: FrameId) -> Result<Arc<InstancePath>, Error> {
+        // From the inside out, then back: a flow may call itself a thousand deep.
+        let (mut inside, mut at) = (Vec::new(), id);
+        let mut place = loop {
+            if let Some(place) = lock(&run.places).get(&at) {
+                break place.clone();
+            }
+            match self.frame(run, at).await? {
+                Some(frame) if frame.opened_by.is_some() => {
+                    inside.push((at, frame.clone()));
+                    at = frame.opened_by.expect("just tested").0.frame;
+                }
+                Some(_) => break Arc::new(InstancePath::root()),
+                None => return Err(gone(at)),
+            }
+        };
+        let mut around = at;
+        while let Some((id, frame)) = inside.pop() {
+            let (step, block) = frame.opened_by.expect("only such frames are gathered");
+            let outer = self.frame(run, around).await?.ok_or_else(|| gone(around))?;
+            let numbered = match (outer.shape, self.is_loop(run, &outer)) {
+                (Shape::Each(_), _) | (_, true) => place.numbered(u64::from(step.index)),
+                _ => (*place).clone(),
+            };
+            let node = &run.plan.program.blocks[block as usize].nodes[step.node as usize];
+            let next = match node.op {
+                onceflow_core::model::program::NodeOp::Call { .. } => numbered.called(node),
+                _ => numbered,
+            };
+            place = Arc::new(next);
+            let mut places = lock(&run.places);
+            while places.len() >= FRAMES_MAX {
+                places.pop_first();
+            }
+            places.insert(id, place.clone());
+            around = id;
+        }
+        Ok(place)
+    }
+
+    fn is_loop(&self, run: &Run, frame: &Frame) -> bool {
+        matches!(self.opener(run, frame), Some(onceflow_core::model::program::NodeOp::Loop { .. }))
+    }
+}
+
+/// The error for the missing frame of a step: another worker has the step, or rows were lost.
+fn gone(id: FrameId) -> Error {
+    Error::damaged(format!("frame {id:?}, which is missing"))
+}
+
+impl Run {
+    pub(crate) fn state(&self) -> State {
+        *lock(&self.state)
+    }
+
+    pub(crate) fn set_state(&self, state: State) {
+        *lock(&self.state) = state;
+    }
+
+    pub(crate) fn forget_frame(&self, id: FrameId) {
+        lock(&self.frames).remove(&id);
+        lock(&self.places).remove(&id);
+    }
+}
