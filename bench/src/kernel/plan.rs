@@ -96,8 +96,8 @@ pub(super) fn explain(directory: &str, elements: u64) -> anyhow::Result<Value> {
     let other = Start { outputs: Some(vec![String::from("ys")]), ..same.clone() };
     let before = resident_bytes();
     forget_peak();
-    let (seconds_same, _) = timed(|| Ok(runtime.block_on(bed.engine.explain(same))?))?;
-    let (seconds, explanation) = timed(|| Ok(runtime.block_on(bed.engine.explain(other))?))?;
+    let (seconds_same, _) = timed(|| Ok(runtime.block_on(bed.engine.preview(same))?))?;
+    let (seconds, explanation) = timed(|| Ok(runtime.block_on(bed.engine.preview(other))?.explanation))?;
     let memory = resident_bytes_peak() - before;
     ensure!(!explanation.lines.is_empty(), "an explanation says nothing");
     let lines: Vec<_> =

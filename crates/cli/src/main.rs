@@ -30,6 +30,7 @@ mod fault;
 mod finish;
 mod flows;
 mod follow;
+mod foresight;
 mod history;
 mod housekeeping;
 mod inventory;

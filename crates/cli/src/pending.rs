@@ -53,18 +53,35 @@ fn event(step: &UndecidedStep) -> Option<String> {
 /// # Errors
 /// If the store does not answer.
 pub(crate) async fn aside(handle: &Handle) -> Result<Vec<PendingStep>, Fault> {
-    Ok(handle.undecided_steps().await?.into_iter().map(PendingStep::aside).collect())
+    Ok(parked(handle.undecided_steps().await?))
 }
 
-/// Returns the same, and the started steps whose processes are gone.
+/// Returns the parked steps of a preview.
+pub(crate) fn parked(steps: Vec<UndecidedStep>) -> Vec<PendingStep> {
+    steps.into_iter().map(PendingStep::aside).collect()
+}
+
+/// Returns the steps of a run that wait for an event or an operator: those that are parked, and started ones whose
+/// processes are gone.
 ///
 /// # Errors
 /// If the store does not answer.
 pub(crate) async fn all(engine: &Engine, handle: &Handle) -> Result<Vec<PendingStep>, Fault> {
-    let mut all = aside(handle).await?;
+    of(engine, handle.undecided_steps().await?, handle.started_steps().await?).await
+}
+
+/// Returns the same of a preview, or of any steps that were parked or started.
+///
+/// # Errors
+/// If the store does not answer.
+pub(crate) async fn of(
+    engine: &Engine,
+    parked: Vec<UndecidedStep>,
+    started: Vec<StartedStep>,
+) -> Result<Vec<PendingStep>, Fault> {
+    let mut all = self::parked(parked);
     // A step that began to wait for an event has no effect yet, and simply begins again.
-    let begun: Vec<_> =
-        handle.started_steps().await?.into_iter().filter(|begun| event(&begun.step).is_none()).collect();
+    let begun: Vec<_> = started.into_iter().filter(|begun| event(&begun.step).is_none()).collect();
     if begun.is_empty() {
         return Ok(all);
     }

@@ -9,6 +9,7 @@ mod damage;
 mod done;
 mod elements;
 mod explain;
+mod facts;
 mod finished;
 mod forget;
 mod fork;
@@ -18,9 +19,9 @@ mod inside;
 mod keyless;
 mod known;
 mod live;
-mod moves;
 mod not_undone;
 mod outline;
+mod preview;
 mod reasons;
 mod record;
 mod replan;
@@ -39,8 +40,8 @@ pub use elements::{EachProgress, RunProgress};
 pub use fork::Fork;
 pub(crate) use keyless::HistoryEnd;
 pub use keyless::KEYLESS_HISTORY_MS;
-pub use moves::Move;
 pub use outline::Outline;
+pub use preview::{Intent, Preview};
 pub use reasons::{PLANS_MAX, Reasons};
 pub use record::{EachBody, Origin, Record, StepRecord};
 pub(crate) use start::Request;
@@ -176,24 +177,37 @@ impl Engine {
             if self.shared.signals.is_closed() {
                 return Err(Error::Closed);
             }
-            if let Some((name, _)) = start.assumed.first() {
-                return Err(Error::Inputs(format!("input `{name}` is not given, and nothing starts without it")));
-            }
             let asked = self.ask(start).await?;
-            let answer = loop {
-                match self.try_start(&asked).await {
-                    Ok(None) => {}
-                    Ok(Some(handle)) => break Ok(handle.of(&asked)),
-                    Err(error) => break Err(error),
-                }
-            };
-            // A refusal, too, is returned only when the rows it rests on are durable: the run goes on as it was, and
-            // must not be found frozen later.
-            if !matches!(answer, Err(Error::Store(_))) {
-                self.shared.records.durable(self.shared.records.position()).await?;
-            }
-            answer
+            self.start_asked(asked, None).await
         })
+    }
+
+    /// Starts a run whose flow and inputs were checked, with the plan of a preview if there is one.
+    async fn start_asked(
+        &self,
+        asked: CheckedStart,
+        mut previewed: Option<preview::PreviewedPlan>,
+    ) -> Result<Handle, Error> {
+        if self.shared.signals.is_closed() {
+            return Err(Error::Closed);
+        }
+        if let Some((name, _)) = asked.start.assumed.first() {
+            return Err(Error::Inputs(format!("input `{name}` is not given, and nothing starts without it")));
+        }
+        let answer = loop {
+            // A plan that was refused because something changed is not tried again.
+            match self.try_start(&asked, previewed.take()).await {
+                Ok(None) => {}
+                Ok(Some(handle)) => break Ok(handle.of(&asked)),
+                Err(error) => break Err(error),
+            }
+        };
+        // A refusal, too, is returned only when the rows it rests on are durable: the run goes on as it was, and must
+        // not be found frozen later.
+        if !matches!(answer, Err(Error::Store(_))) {
+            self.shared.records.durable(self.shared.records.position()).await?;
+        }
+        answer
     }
 
     /// Checks the flow of a start; returns its program for the requested outputs.
@@ -244,9 +258,14 @@ impl Engine {
     }
 
     /// Starts, continues or replans the run as the head row of its key requires. `None` if that row changed in between.
-    async fn try_start(&self, asked: &CheckedStart) -> Result<Option<Handle>, Error> {
+    async fn try_start(
+        &self,
+        asked: &CheckedStart,
+        previewed: Option<preview::PreviewedPlan>,
+    ) -> Result<Option<Handle>, Error> {
         let key = &asked.start.key;
         let seen = self.shared.row(keys::heads().key(key)).await?;
+        let previewed = previewed.filter(|previewed| previewed.head == seen);
         let head = match seen.as_deref() {
             None => None,
             Some(row) => {
@@ -259,8 +278,8 @@ impl Engine {
                 let planned = replan::first(asked, self.fuses(asked));
                 self.begin(asked, seen, self.new_run(), Generation(0), planned).await
             }
-            Some(Head::Active(id)) => self.go_on(asked, id).await,
-            Some(Head::Finished(finished)) => self.again(asked, seen, *finished).await,
+            Some(Head::Active(id)) => self.go_on(asked, id, previewed).await,
+            Some(Head::Finished(finished)) => self.again(asked, seen, *finished, previewed).await,
         }
     }
 
@@ -341,20 +360,25 @@ impl Engine {
     }
 
     /// Continues an active run as it is, or with a new plan.
-    async fn go_on(&self, asked: &CheckedStart, id: RunId) -> Result<Option<Handle>, Error> {
+    async fn go_on(
+        &self,
+        asked: &CheckedStart,
+        id: RunId,
+        previewed: Option<preview::PreviewedPlan>,
+    ) -> Result<Option<Handle>, Error> {
         let Some(run) = self.shared.runs.read_run(id).await? else { return Ok(None) };
         if let Phase::NotUndone { .. } = run.state().phase {
             return Err(self.shared.not_undone(&run).await?);
         }
         if !asked.is(&run.header) || run.state().phase == Phase::Frozen {
-            return self.replan(asked, &run).await;
+            return self.replan(asked, &run, previewed).await;
         }
         if run.state().phase.expires() {
             return self.until_gone(asked, id).await;
         }
         if run.state().phase.is_failed() {
             if self.shared.stands_for_damage(&run).await? {
-                return self.replan(asked, &run).await;
+                return self.replan(asked, &run, previewed).await;
             }
             self.retry(&run).await?;
         }
@@ -379,6 +403,7 @@ impl Engine {
         asked: &CheckedStart,
         seen: Option<Row>,
         finished: Finished,
+        previewed: Option<preview::PreviewedPlan>,
     ) -> Result<Option<Handle>, Error> {
         let generation = Generation(finished.generation.0 + 1);
         match finished.status {
@@ -391,7 +416,12 @@ impl Engine {
                 self.begin(asked, seen, self.new_run(), Generation(0), planned).await
             }
             Status::Done => {
-                let planned = self.plan_again(asked, &finished).await?;
+                // The batch that begins the generation requires the row of the key, and the rows of reused values.
+                let planned = match previewed {
+                    Some(previewed) => previewed.planned,
+                    None => self.plan_again(asked, &finished).await?.planned,
+                };
+                self.no_reruns(asked, &planned)?;
                 self.begin(asked, seen, finished.run, generation, planned).await
             }
         }

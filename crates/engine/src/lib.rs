@@ -42,9 +42,9 @@ mod worker;
 
 pub use data::{ALIVE, ValueOutline};
 pub use engine::{
-    Attendant, EachBody, EachProgress, Engine, ExportedRun, Fork, HISTORY_MS, ImportOptions, KEYLESS_HISTORY_MS, Move,
-    Origin, Outline, PLANS_MAX, Reasons, Record, RunProgress, RunUsage, Signature, Start, StartedStep, StepRecord,
-    UndecidedStep, Usage, UsageKind, UsagePart,
+    Attendant, EachBody, EachProgress, Engine, ExportedRun, Fork, HISTORY_MS, ImportOptions, Intent,
+    KEYLESS_HISTORY_MS, Origin, Outline, PLANS_MAX, Preview, Reasons, Record, RunProgress, RunUsage, Signature, Start,
+    StartedStep, StepRecord, UndecidedStep, Usage, UsageKind, UsagePart,
     summary::Summary,
     workers::{Backlog, MissingTask, WorkerInfo, WorkerStep},
 };

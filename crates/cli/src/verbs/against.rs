@@ -12,7 +12,7 @@ use crate::{
     session::{Session, is_for_any},
     tasks, words,
 };
-use onceflow_engine::{Engine, RunStatus, Start, Summary};
+use onceflow_engine::{Engine, Intent, RunStatus, Start, Summary};
 use onceflow_spec::LoadedFlow;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -80,13 +80,16 @@ async fn verdict(
         let default = input.default.clone().and_then(|value| value.into_data(&input.ty).ok());
         start.inputs.extend(default.map(|data| (input.name.clone(), data)));
     }
-    let moved = engine.explain_move(start).await;
+    let moved = engine.preview(Intent::Move(Box::new(start))).await;
     let (status, run, file) = (run.status, run.clone(), file.to_owned());
     Ok(match moved {
-        Ok(None) => Verdict { run, status, file, same: true, plan: None, refused: None },
-        Ok(Some(moved)) => {
-            let refused = moved.refused.map(Fault::from);
-            Verdict { run, status, file, same: moved.is_same, plan: Some(moved.explanation), refused }
+        Ok(moved) => {
+            let (same, refused) = (moved.is_same == Some(true), moved.refused.map(Fault::from));
+            Verdict { run, status, file, same, plan: Some(moved.explanation), refused }
+        }
+        // The run has ended meanwhile.
+        Err(onceflow_engine::Error::Ended { .. } | onceflow_engine::Error::NoRun(_)) => {
+            Verdict { run, status, file, same: true, plan: None, refused: None }
         }
         // A flow or input that does not fit is a verdict; an error of the store is not.
         Err(error @ (onceflow_engine::Error::Inputs(_) | onceflow_engine::Error::Flow(_))) => {

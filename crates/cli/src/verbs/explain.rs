@@ -6,12 +6,13 @@ use crate::{
     codes, event_log,
     exit::Exit,
     fault::Fault,
+    foresight::Foresight,
     location::StoreLocation,
     pending::{self, PendingStep},
     plan::{self, Known},
     printer::Printer,
     run_meta, runs,
-    session::{Session, Who, is_for_any},
+    session::{Session, is_for_any},
     verbs::{ls::shell_word, run::busy},
     words,
 };
@@ -19,9 +20,8 @@ use onceflow_core::{
     model::{InstancePath as Address, program::Source},
     plan::{Explanation, Fate, Reason, explain::all_done},
 };
-use onceflow_engine::{Engine, Error, EventKind, RunStatus, Start, Summary};
+use onceflow_engine::{Engine, Error, EventKind, Summary};
 use serde_json::json;
-use std::collections::BTreeMap;
 
 /// Prints the steps that would run.
 pub(crate) async fn run(args: &args::Explain, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
@@ -153,118 +153,39 @@ struct Found {
 impl Found {
     async fn look(session: &Session, engine: &Engine, asked: &Asked, is_new: bool) -> Result<Self, Fault> {
         let (key, start) = (asked.key(), &asked.start);
-        let known = runs::of_key(engine, key).await?;
-        let handle = engine.find(key).await;
+        let mut preview = match is_new {
+            true => None,
+            false => Some(engine.preview(start.clone()).await?),
+        };
+        let run = match &mut preview {
+            Some(preview) => preview.run.take(),
+            None => runs::of_key(engine, key).await?,
+        };
         let mut found = Found::default();
-        if let (Ok(handle), false) = (&handle, known.as_ref().is_none_or(|run| run.status.has_ended()))
+        if run.as_ref().is_some_and(|run| !run.status.has_ended())
             && let Some(other) = engine.attendant(key).await?
-            && !is_for_any(&session.location, handle).await?
+            && !is_for_any(&session.location, &engine.find(key).await?).await?
         {
             found.pid = Some(other.worker.about.pid);
-            let same = engine.is_same(start).await? != Some(false);
-            found.refused = match (is_new, same) {
-                (true, _) => Some(busy(key, Some(&other), "is at work")),
-                (false, false) => Some(busy(key, Some(&other), "is at work with other inputs or another flow")),
-                (false, true) => None,
+            found.refused = match preview.as_ref().map(|preview| preview.is_same) {
+                None => Some(busy(key, Some(&other), "is at work")),
+                Some(Some(false)) => Some(busy(key, Some(&other), "is at work with other inputs or another flow")),
+                Some(_) => None,
             };
         }
-        if is_new {
-            return Ok(Found { explanation: anew(asked)?, ..found });
-        }
-        if let (Ok(handle), Some(run)) = (&handle, known.filter(|run| run.status.is_being_undone())) {
-            if found.refused.is_none() && engine.is_same(start).await? == Some(false) {
-                found.refused = Some(Fault::from(Error::Busy { key: key.to_owned() }));
-            }
-            found.undone = Some((run, handle.pending_undos().await?));
+        let Some(mut preview) = preview else { return Ok(Found { explanation: anew(asked)?, ..found }) };
+        let refused = preview.refused.take().map(Fault::from);
+        found.refused = found.refused.or(refused);
+        let Some(run) = run else { return Ok(Found { explanation: preview.explanation, ..found }) };
+        if run.status.is_being_undone() {
+            found.undone = Some((run, preview.undos));
             return Ok(found);
         }
-        found.explanation = engine.explain(start.clone()).await?;
-        if found.refused.is_none() {
-            found.refused = engine.refusal(start.clone()).await?.map(Fault::from);
-        }
-        if let Ok(handle) = &handle {
-            let (going_on, waits) = going_on(engine, start).await?;
-            let mut eaches = opened(&session.location, handle.id(), &found.explanation);
-            eaches.extend(going_on.eaches);
-            (found.known, found.waits) = (Known { eaches, ..going_on }, waits);
-            found.notes = notes(&session.location, engine, start, &found.explanation).await?;
-        }
-        Ok(found)
+        let mut eaches = opened(&session.location, run.id, &preview.explanation);
+        let Foresight { known, waits, notes } = Foresight::of(&session.location, engine, &run, &mut preview).await?;
+        eaches.extend(known.eaches);
+        Ok(Found { explanation: preview.explanation, known: Known { eaches, ..known }, waits, notes, ..found })
     }
-}
-
-/// Returns where a run would resume, if its start is the same: eaches with elements that are left, and steps whose
-/// outcome an operator must report; and the steps that wait.
-pub(super) async fn going_on(engine: &Engine, start: &Start) -> Result<(Known, Vec<PendingStep>), Fault> {
-    if engine.is_same(start).await? != Some(true) {
-        return Ok((Known::default(), vec![]));
-    }
-    let handle = engine.find(&start.key).await?;
-    let eaches = handle.each_progress().await?.iter().flat_map(left_of).collect();
-    let waits = pending::all(engine, &handle).await?;
-    let mut unknown: std::collections::BTreeSet<_> =
-        pending::unknown(&waits).iter().map(|address| words::step(address)).collect();
-    // A failed step that must not start twice may have taken effect: an operator must confirm before it is retried.
-    if let Summary { status: RunStatus::Failed, failures, .. } = handle.summary().await? {
-        unknown.extend(failures.iter().filter(|failed| failed.started).map(|failed| words::step(&failed.address)));
-    }
-    Ok((Known { eaches, unknown }, waits))
-}
-
-/// Returns the steps that an each stands for, with how many elements are left: several, where some go through their
-/// elements together.
-fn left_of(each: &onceflow_engine::EachProgress) -> BTreeMap<String, (usize, usize)> {
-    let far = (each.left as usize, each.elements as usize);
-    let tasks = each.tasks.iter().flatten().filter_map(|address| Some(address.split_once("[*]")?.0));
-    tasks.chain([each.address.as_str()]).map(|address| (words::step(address), far)).collect()
-}
-
-/// Returns notes on changes of a flow that a resumed run ignores, and on elements that a moved run repeats.
-pub(super) async fn notes(
-    location: &StoreLocation,
-    engine: &Engine,
-    start: &Start,
-    explanation: &Explanation,
-) -> Result<Vec<String>, Fault> {
-    let handle = engine.find(&start.key).await?;
-    if handle.summary().await?.status.has_ended() {
-        return Ok(vec![]);
-    }
-    match engine.is_same(start).await? {
-        None => Ok(vec![]),
-        // The run differs in which processes take its steps; its labels did not change for that.
-        Some(true) if location.who() == Who::Attending && is_for_any(location, &handle).await? => Ok(vec![]),
-        Some(true) => {
-            let mut names: Vec<_> = engine.ignored_changes(start).await?.iter().map(|step| words::step(step)).collect();
-            names.dedup();
-            let note =
-                "changed in `retry`, `timeout`, `resources` or `labels`, which a run that has begun does not take up";
-            Ok((!names.is_empty())
-                .then(|| format!("note: {} {note}; `--new` begins anew", names.join(", ")))
-                .into_iter()
-                .collect())
-        }
-        Some(false) => Ok(begun_again(&handle.each_progress().await?, explanation)),
-    }
-}
-
-/// Returns a note for each list in progress that begins anew, though some of its elements are done.
-fn begun_again(under_way: &[onceflow_engine::EachProgress], explanation: &Explanation) -> Vec<String> {
-    let is = |line: &onceflow_core::plan::explain::ExplanationLine, each: &str, fate| {
-        line.fate == fate && crate::steps::is_within(&line.address, each)
-    };
-    let note = |each: &onceflow_engine::EachProgress| {
-        let (name, done) = (words::step(&each.address), each.elements - each.left);
-        let any = |fate| explanation.lines.iter().any(|line| is(line, &name, fate));
-        let begins_again = done > 0 && any(Fate::Run) && !any(Fate::Reused);
-        begins_again.then(|| {
-            let of = words::count(each.elements as usize, "element");
-            format!(
-                "note: {name} begins again with all elements: {done} of {of} were done, and are kept only with `keep`"
-            )
-        })
-    };
-    under_way.iter().filter_map(note).collect()
 }
 
 /// Returns the eaches that are reused, with the number of their elements, as far as the event log has it.

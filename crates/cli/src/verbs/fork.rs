@@ -16,7 +16,7 @@ use crate::{
     session::{Session, own_class},
     verbs::ls::shell_word,
 };
-use onceflow_engine::{Engine, Fork, Signature, Summary, task::Data};
+use onceflow_engine::{Engine, Fork, Intent, Signature, Summary, task::Data};
 use onceflow_exec::value::PortValue;
 use onceflow_spec::InputNoun;
 use serde_json::{Map, Value as Json};
@@ -30,19 +30,20 @@ pub(crate) async fn run(args: &args::Fork, location: StoreLocation, printer: &Pr
     let scratch = Scratch::new(&session);
     let (fork, shown) = wanted(args, &session, &engine, &run, &scratch).await?;
     args.retention.too_long(args.keep.or(run.keep_ms), None).iter().for_each(|line| printer.say(line));
-    let explanation = engine.explain_fork(&run.key, fork.clone()).await?;
+    let preview = engine.preview(Intent::Fork(run.key.clone(), fork)).await?;
+    let explanation = &preview.explanation;
     if args.dry_run {
         engine.stop();
         session.close().await?;
         match printer.json {
-            true => printer.pretty(&plan::to_json(&args.key, &explanation, &plan::Known::default())),
-            false => printer.text(plan::tree(printer, &explanation, &plan::Known::default(), false)),
+            true => printer.pretty(&plan::to_json(&args.key, explanation, &plan::Known::default())),
+            false => printer.text(plan::tree(printer, explanation, &plan::Known::default(), false)),
         }
         printer.next("the same without --dry-run");
         return Ok(Exit::Done);
     }
-    printer.say(plan::short(&explanation, &plan::Known::default()));
-    let handle = engine.fork(&run.key, fork).await?;
+    printer.say(plan::short(explanation, &plan::Known::default()));
+    let handle = engine.start_previewed(preview).await?;
     drop(scratch);
     let old = run_meta::read(&session.location, run.id).unwrap_or_default();
     let out = args.go_on.out.as_ref().map(|out| out.display().to_string());

@@ -15,7 +15,7 @@ use crate::{
     words,
 };
 use onceflow_core::protocol::rows::Failed;
-use onceflow_engine::{RunStatus, Summary};
+use onceflow_engine::{Error, Intent, Preview, RunStatus, Summary};
 use serde_json::json;
 
 /// Resumes a run.
@@ -23,10 +23,12 @@ pub(crate) async fn run(args: &args::Retry, location: StoreLocation, printer: &P
     let session = Session::open(location).await?;
     let engine = session.idle().await?;
     let run = session.run(&engine, &args.run).await?;
-    let handle = engine.find(&run.key).await?;
     // A list of runs names only the first few failures.
-    let run = handle.summary().await?;
-    let waiting = pending::aside(&handle).await?;
+    let (run, waiting) = match engine.preview(Intent::Retry(run.key.clone())).await {
+        Ok(Preview { run: Some(now), undecided, .. }) => (now, pending::parked(undecided)),
+        Ok(_) | Err(Error::Ended { .. }) => (run, vec![]),
+        Err(error) => return Err(error.into()),
+    };
     engine.stop();
     allowed(&run, &waiting)?;
     let failed = match run.status {

@@ -9,6 +9,7 @@ use crate::{
     fault::Fault,
     finish::{Ending, To},
     follow::{Followed, is_outage, pause, until_started},
+    foresight::Foresight,
     housekeeping,
     location::StoreLocation,
     plan,
@@ -25,7 +26,7 @@ use crate::{
     worker_setup::WorkerSetup,
 };
 use onceflow_core::protocol::ids::RunId;
-use onceflow_engine::{Attendant, Engine, Handle, RunStatus, Summary, is_damage};
+use onceflow_engine::{Attendant, Engine, Handle, Preview, RunStatus, Summary, is_damage};
 use onceflow_spec::ResultsMode;
 use serde_json::json;
 
@@ -269,8 +270,16 @@ impl Running<'_> {
         if is_shared {
             self.not_for_something_else(engine).await?;
         }
-        self.prepare(engine).await?;
-        Ok(engine.start(self.asked.start.clone()).await?)
+        let preview = self.prepare(engine).await?;
+        self.start_as(engine, preview).await
+    }
+
+    /// Starts the run as it was previewed.
+    async fn start_as(&self, engine: &Engine, preview: Option<Preview>) -> Result<Handle, Fault> {
+        Ok(match preview {
+            Some(preview) => engine.start_previewed(preview).await?,
+            None => engine.start(self.asked.start.clone()).await?,
+        })
     }
 
     /// Refuses to change a shared run that is at work for something else: its starter may be on another machine.
@@ -315,9 +324,9 @@ impl Running<'_> {
         // new one.
         let prepared = self.prepare(&worker.engine).await;
         worker.close().await?;
-        prepared?;
+        let preview = prepared?;
         let engine = self.session.idle().await?;
-        let handle = engine.start(self.asked.start.clone()).await?;
+        let handle = self.start_as(&engine, preview).await?;
         self.note(&handle).await;
         let report = handle.summary().await?;
         let exit = match report.status.is_at_rest() {
@@ -332,26 +341,27 @@ impl Running<'_> {
     }
 
     /// Frees the key for `--new`; otherwise prints which steps of an earlier run will run again and why, or returns why
-    /// the run is refused.
-    async fn prepare(&self, engine: &Engine) -> Result<(), Fault> {
-        let Some(known) = runs::of_key(engine, self.asked.key()).await? else { return Ok(()) };
+    /// the run is refused. Returns the preview of an earlier run.
+    async fn prepare(&self, engine: &Engine) -> Result<Option<Preview>, Fault> {
+        let Some(known) = runs::of_key(engine, self.asked.key()).await? else { return Ok(None) };
         if self.args.flow.new {
-            return housekeeping::forget(engine, &known).await;
+            housekeeping::forget(engine, &known).await?;
+            return Ok(None);
         }
-        if let Some(refused) = engine.refusal(self.asked.start.clone()).await? {
+        let mut preview = engine.preview(self.asked.start.clone()).await?;
+        if let Some(refused) = preview.refused.take() {
             return Err(refused.into());
         }
-        let is_undoing = known.status.is_being_undone();
-        if is_undoing {
-            self.printer.say(format!("run `{}` is being undone: none of its steps will run", known.key));
-        } else if !matches!(known.status, RunStatus::Cancelled | RunStatus::Undone) {
-            let explanation = engine.explain(self.asked.start.clone()).await?;
-            let (known, _) = super::explain::going_on(engine, &self.asked.start).await?;
-            self.printer.say(plan::short(&explanation, &known));
-            let notes = super::explain::notes(&self.session.location, engine, &self.asked.start, &explanation).await?;
+        let Some(run) = preview.run.take() else { return Ok(Some(preview)) };
+        if run.status.is_being_undone() {
+            self.printer.say(format!("run `{}` is being undone: none of its steps will run", run.key));
+        } else if !matches!(run.status, RunStatus::Cancelled | RunStatus::Undone) {
+            let Foresight { known, notes, .. } =
+                Foresight::of(&self.session.location, engine, &run, &mut preview).await?;
+            self.printer.say(plan::short(&preview.explanation, &known));
             notes.iter().for_each(|note| self.printer.say(note));
         }
-        Ok(())
+        Ok(Some(preview))
     }
 }
 

@@ -5,6 +5,7 @@ use crate::support;
 mod asked;
 mod cleaning;
 mod moves;
+mod previewing;
 mod records;
 mod resolving;
 mod retrying;

@@ -1,7 +1,7 @@
 //! Continues a run by its key alone: the run carries its program and inputs. Also reads its inputs, outputs and
 //! undecided steps, for callers without the flow file.
 
-use super::Engine;
+use super::{Engine, live::Live};
 use crate::{Error, Handle, data, runs::Run, shared::Shared, task::Data};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
@@ -165,14 +165,25 @@ impl Handle {
     pub fn undecided_steps(&self) -> BoxFuture<'_, Result<Vec<UndecidedStep>, Error>> {
         Box::pin(async move {
             let Some(run) = self.shared.runs.read_run(self.id()).await? else { return Ok(vec![]) };
-            let mut found = Vec::new();
             let is_it = |why: &Why| matches!(why, Why::Unknown { .. });
-            for (step, _, parked) in self.shared.parked_for(&run.plan.keys, is_it, usize::MAX).await? {
-                let Why::Unknown { address, .. } = &parked.why else { continue };
-                found.push(undecided(&run, address.to_string(), step, &parked.ready_step));
-            }
-            Ok(found)
+            let parked = self.shared.parked_for(&run.plan.keys, is_it, usize::MAX).await?;
+            let parked = parked.iter().map(|(step, _, parked)| (*step, &parked.why, &parked.ready_step));
+            Ok(parked.filter_map(|(step, why, ready_step)| undecided_if(&run, step, why, ready_step)).collect())
         })
+    }
+}
+
+/// The parked steps of a run whose outcome is not known.
+pub(super) fn undecided_of(run: &Run, live: &Live) -> Vec<UndecidedStep> {
+    let parked = live.parked.iter().map(|(step, why)| (*step, why, &live.ready_steps[step]));
+    parked.filter_map(|(step, why, ready_step)| undecided_if(run, step, why, ready_step)).collect()
+}
+
+/// A parked step, if its outcome is not known.
+fn undecided_if(run: &Run, step: StepId, why: &Why, ready_step: &ReadyStep) -> Option<UndecidedStep> {
+    match why {
+        Why::Unknown { address, .. } => Some(undecided(run, address.to_string(), step, ready_step)),
+        Why::Failed(_) | Why::NotStarted => None,
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
     live::Live,
     reruns::{Marks, Steps, bodies, inside, marks, once_only, walk},
 };
-use crate::{Error, runs::Run, shared::Shared};
+use crate::runs::Run;
 use onceflow_core::{
     model::{
         InstancePath, Node, Program,
@@ -21,23 +21,21 @@ use onceflow_core::{
 };
 use std::collections::BTreeSet;
 
-impl Shared {
-    /// The steps that an unfinished run has done or may have done, under this plan or before, and that must not be
-    /// repeated without consent.
-    pub(super) async fn done_so_far(&self, run: &Run, before: &PreviousPlan) -> Result<Marks, Error> {
-        let earlier = run.header.done_before.iter().copied();
-        let mut done = once_only(&before.program);
-        if done.is_empty() {
-            return Ok(earlier.collect());
-        }
-        let (program, live) = (&run.plan.program, self.live(run).await?);
-        let mut may = MayBeDone { program, live: &live, found: Steps::new() };
-        may.instance((FrameId::ROOT, 0), ROOT, &InstancePath::root());
-        let planned = once_only(program);
-        // Steps that the plan did not contain were done before.
-        done.retain(|step| may.found.contains(step) || !planned.contains(step));
-        Ok(earlier.chain(marks(&done)).collect())
+/// The steps that an unfinished run has done or may have done, under this plan or before, and that must not be repeated
+/// without consent.
+pub(super) fn done_so_far(run: &Run, live: &Live, before: &PreviousPlan) -> Marks {
+    let earlier = run.header.done_before.iter().copied();
+    let mut done = once_only(&before.program);
+    if done.is_empty() {
+        return earlier.collect();
     }
+    let program = &run.plan.program;
+    let mut may = MayBeDone { program, live, found: Steps::new() };
+    may.instance((FrameId::ROOT, 0), ROOT, &InstancePath::root());
+    let planned = once_only(program);
+    // Steps that the plan did not contain were done before.
+    done.retain(|step| may.found.contains(step) || !planned.contains(step));
+    earlier.chain(marks(&done)).collect()
 }
 
 /// Steps that may have been done.

@@ -111,7 +111,7 @@ fn done(program: &Program, live: &Live) -> Vec<String> {
     done
 }
 
-fn each_progress(run: &Run, live: &Live) -> Vec<EachProgress> {
+pub(super) fn each_progress(run: &Run, live: &Live) -> Vec<EachProgress> {
     let program = &run.plan.program;
     let mut found = Vec::new();
     for (id, frame) in &live.frames {

@@ -1,9 +1,11 @@
-//! Explains what a start would do, and why, before it does anything.
+//! Explains a plan in full: with the steps inside of containers, as far as kept values tell what they would do. And
+//! compares a start with the run of its key.
 
 use super::{
     CheckedStart, Engine, Start, inputs,
     inside::{ContainerPreview, Expected},
     known::KnownValues,
+    replan::PlannedRun,
 };
 use crate::Error;
 use futures_util::future::BoxFuture;
@@ -13,62 +15,14 @@ use onceflow_core::{
         program::{NodeOp, ROOT, Source},
     },
     payload::Outcome,
-    plan::{
-        Explanation, Fate,
-        explain::{ExplanationLine, all_done},
-        producer_address,
-    },
+    plan::{Explanation, Fate, explain::ExplanationLine, producer_address},
     protocol::{
-        ids::Generation,
         keys::{self, Keys},
-        rows::{self, Head, Header, Status},
+        rows::{self, Head, Header},
     },
 };
 
 impl Engine {
-    /// Explains what [`Engine::start`] would do: every step reused, run or skipped, and why; for runs with `keep`,
-    /// inside loops, eaches, choices and calls too, as far as their values are known. Changes nothing.
-    ///
-    /// # Errors
-    /// As [`Engine::start`].
-    pub fn explain(&self, start: Start) -> BoxFuture<'_, Result<Explanation, Error>> {
-        Box::pin(async move {
-            let asked = self.ask(start).await?;
-            let shared = &self.shared;
-            let row = shared.row(keys::heads().key(&asked.start.key)).await?;
-            let (known, before, kept) = match row.as_deref().and_then(rows::read::<Head>) {
-                None => (KnownValues::new(), None, None),
-                Some(Head::Active(id)) => match shared.runs.read_run(id).await? {
-                    None => (KnownValues::new(), None, None),
-                    Some(run) => {
-                        let before = shared.before(&run.header).await?;
-                        let known = match &before {
-                            None => KnownValues::new(),
-                            Some(before) => shared.known_of(&run, &asked, before).await?,
-                        };
-                        (known, before, run.header.keep_ms.map(|_| run.plan.keys.clone()))
-                    }
-                },
-                Some(Head::Finished(finished)) => {
-                    if finished.status == Status::Done && shared.is_done(&asked, &finished).await? {
-                        return Ok(all_done(&asked.program));
-                    }
-                    let (known, before) = self.kept_by(&asked, &finished).await?;
-                    let keys = Keys::new(finished.run, Generation(0));
-                    (known, before, finished.header.keep_ms.map(|_| keys))
-                }
-            };
-            let explanation = shared.plan_over_intact(&asked, &known, before.as_ref(), false).await?.explanation;
-            match kept {
-                // The steps inside of containers depend on the contents of inputs, which assumed inputs lack.
-                Some(keys) if asked.start.assumed.is_empty() => {
-                    self.look_inside(&asked, &known, explanation, &keys).await
-                }
-                _ => Ok(explanation),
-            }
-        })
-    }
-
     /// The run of this key, active or finished, was started with the same flow, inputs and requested outputs. `None` if
     /// there is no run of this key.
     ///
@@ -90,6 +44,22 @@ impl Engine {
                 Some(Head::Finished(finished)) => Some(is(&finished.header)),
             })
         })
+    }
+
+    /// The explanation of a plan; if the run keeps values, with the steps inside of containers that would run.
+    pub(super) async fn explain_inside(
+        &self,
+        asked: &CheckedStart,
+        known: &KnownValues,
+        planned: &PlannedRun,
+        kept: Option<&Keys>,
+    ) -> Result<Explanation, Error> {
+        let explanation = planned.explanation.clone();
+        match kept {
+            // The steps inside of containers depend on the contents of inputs, which assumed inputs lack.
+            Some(keys) if asked.start.assumed.is_empty() => self.look_inside(asked, known, explanation, keys).await,
+            _ => Ok(explanation),
+        }
     }
 
     /// Adds the steps inside of containers that would run.

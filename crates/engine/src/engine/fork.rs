@@ -16,7 +16,6 @@ use onceflow_core::{
     Batch, Digest,
     limits::REMOVE_ROWS_MAX,
     model::{Library, Program, TaskSpec},
-    plan::Explanation,
     protocol::{
         draft::stored,
         ids::{Generation, RunId},
@@ -46,6 +45,13 @@ pub struct Fork {
     pub keep_ms: Option<u64>,
 }
 
+/// A fork that is planned: nothing has changed yet.
+pub(super) struct PlannedFork {
+    asked: CheckedStart,
+    old: Old,
+    pub(super) planned: PlannedRun,
+}
+
 /// The forked run, with its program and the values that can be reused.
 struct Old {
     header: Header,
@@ -61,39 +67,43 @@ impl Engine {
     /// [`Error::Refused`] if there is a run of the new key, or the program of the old one is not kept any more;
     /// [`Error::Inputs`] if the inputs do not match the program, or others differ than were named.
     pub fn fork<'a>(&'a self, from: &'a str, fork: Fork) -> BoxFuture<'a, Result<Handle, Error>> {
-        Box::pin(async move {
-            let mut copied = None;
-            let handle = loop {
-                let (asked, old, planned) = self.plan_fork(from, fork.clone()).await?;
-                let id = match copied {
-                    Some(id) => id,
-                    None => {
-                        let id = self.new_run();
-                        if asked.start.keep_ms.is_some() && old.header.keep_ms.is_some() {
-                            self.copy_kept(&old.keys, id, &asked.start.key).await?;
-                        }
-                        copied = Some(id);
-                        id
+        Box::pin(async move { self.begin_fork(from, fork, None).await })
+    }
+
+    /// Begins a forked run with the plan of a preview, or plans it.
+    pub(super) async fn begin_fork(
+        &self,
+        from: &str,
+        fork: Fork,
+        mut previewed: Option<PlannedFork>,
+    ) -> Result<Handle, Error> {
+        let mut copied = None;
+        let handle = loop {
+            let planned = match previewed.take() {
+                Some(planned) => planned,
+                None => self.plan_fork(from, fork.clone()).await?,
+            };
+            let PlannedFork { asked, old, planned } = planned;
+            let id = match copied {
+                Some(id) => id,
+                None => {
+                    let id = self.new_run();
+                    if asked.start.keep_ms.is_some() && old.header.keep_ms.is_some() {
+                        self.copy_kept(&old.keys, id, &asked.start.key).await?;
                     }
-                };
-                if let Some(handle) = self.begin(&asked, None, id, Generation(0), planned).await? {
-                    break handle;
+                    copied = Some(id);
+                    id
                 }
             };
-            self.shared.records.durable(self.shared.records.position()).await?;
-            Ok(handle)
-        })
+            if let Some(handle) = self.begin(&asked, None, id, Generation(0), planned).await? {
+                break handle;
+            }
+        };
+        self.shared.records.durable(self.shared.records.position()).await?;
+        Ok(handle)
     }
 
-    /// Explains which steps [`Engine::fork`] would run, and why. Changes nothing.
-    ///
-    /// # Errors
-    /// As [`Engine::fork`].
-    pub fn explain_fork<'a>(&'a self, from: &'a str, fork: Fork) -> BoxFuture<'a, Result<Explanation, Error>> {
-        Box::pin(async move { Ok(self.plan_fork(from, fork).await?.2.explanation) })
-    }
-
-    async fn plan_fork(&self, from: &str, fork: Fork) -> Result<(CheckedStart, Old, PlannedRun), Error> {
+    pub(super) async fn plan_fork(&self, from: &str, fork: Fork) -> Result<PlannedFork, Error> {
         if self.shared.row(keys::heads().key(&fork.key)).await?.is_some() {
             return Err(Error::Refused { key: fork.key, why: String::from("is there already") });
         }
@@ -104,7 +114,7 @@ impl Engine {
             let Some(old) = self.old(from, header, before, &asked).await? else { continue };
             let planned =
                 self.shared.plan_over_intact(&asked, &old.known, Some(&old.before), self.fuses(&asked)).await?;
-            return Ok((asked, old, planned));
+            return Ok(PlannedFork { asked, old, planned });
         }
     }
 
@@ -160,7 +170,7 @@ impl Engine {
                 let Some(run) = shared.runs.read_run(id).await?.filter(|run| run.header == header) else {
                     return Ok(None);
                 };
-                let known = shared.known_of(&run, asked, &before).await?;
+                let known = shared.known_of(asked, &run, &shared.live(&run).await?, &before).await?;
                 Ok(Some(Old { header, before, known, keys: run.plan.keys.clone() }))
             }
             Some(Head::Finished(finished)) if finished.header != header => Ok(None),

@@ -3,7 +3,7 @@
 //! A run with `keep` is looked up step by step: equal code and equal inputs mean equal outputs. A run without still
 //! holds the inputs of its unfinished steps; such a value is valid if everything it was computed from is unchanged.
 
-use super::CheckedStart;
+use super::{CheckedStart, live::Live};
 use crate::{Error, runs::Run, shared::Shared};
 use onceflow_core::{
     Digest, Group, Key,
@@ -21,7 +21,7 @@ use onceflow_core::{
         ids::{END, FrameId, StepId},
         keys::{self, Keys},
         memo::memo_of,
-        rows::{self, Frame, Held, Memo, Parked, ReadyStep, Received},
+        rows::{self, Frame, Held, Memo, ReadyStep},
         step,
     },
 };
@@ -106,76 +106,56 @@ pub(super) fn still_right(held: BTreeMap<String, Outcome>, before: &PreviousPlan
     outputs(new_block).filter_map(right).collect()
 }
 
+/// The inputs that the outermost unfinished steps of a run hold, by the name of the node output that gave them.
+pub(super) fn held(run: &Run, live: &Live) -> Result<BTreeMap<String, Outcome>, Error> {
+    let mut found = BTreeMap::new();
+    let block = &run.plan.program.blocks[ROOT as usize];
+    let mut add = |source: Source, outcome: &Outcome| {
+        let name = match source {
+            Source::Node(node, port) => name_of(block, node, port),
+            Source::Input(port) => match block.inputs[usize::from(port)].port.name.strip_prefix(REUSED) {
+                Some(name) => name.to_owned(),
+                None => return,
+            },
+            Source::Constant(_) | Source::None => return,
+        };
+        if !matches!(outcome, Outcome::Failed(_)) {
+            found.insert(name, outcome.clone());
+        }
+    };
+    let root = live.frames.get(&FrameId::ROOT);
+    let root = root.ok_or_else(|| Error::damaged(format!("the frame of run `{}`", run.key)))?;
+    for (port, held) in (0..).zip(&root.inputs) {
+        if let Some(held) = held {
+            add(Source::Input(port), &held.outcome);
+        }
+    }
+    let source = |step: StepId, port: u16| match step {
+        StepId { frame: FrameId::ROOT, node: END, .. } => {
+            block.outputs.get(usize::from(port)).map(|output| output.from)
+        }
+        StepId { frame: FrameId::ROOT, node, .. } => {
+            block.nodes.get(node as usize)?.inputs.get(usize::from(port)).copied()
+        }
+        _ => None,
+    };
+    for (step, received) in live.received() {
+        if let Some(source) = source(step, received.port) {
+            add(source, &received.outcome);
+        }
+    }
+    for frame in live.frames.values() {
+        let Some((opener, _)) = frame.opened_by else { continue };
+        for (port, held) in (0..).zip(&frame.inputs) {
+            if let (Some(held), Some(source)) = (held, source(opener, port)) {
+                add(source, &held.outcome);
+            }
+        }
+    }
+    Ok(found)
+}
+
 impl Shared {
-    /// The inputs that the outermost unfinished steps of a run hold, by the name of the node output that gave them.
-    pub(super) async fn held(&self, run: &Run) -> Result<BTreeMap<String, Outcome>, Error> {
-        let mut found = BTreeMap::new();
-        let block = &run.plan.program.blocks[ROOT as usize];
-        let mut add = |source: Source, outcome: &Outcome| {
-            let name = match source {
-                Source::Node(node, port) => name_of(block, node, port),
-                Source::Input(port) => match block.inputs[usize::from(port)].port.name.strip_prefix(REUSED) {
-                    Some(name) => name.to_owned(),
-                    None => return,
-                },
-                Source::Constant(_) | Source::None => return,
-            };
-            if !matches!(outcome, Outcome::Failed(_)) {
-                found.insert(name, outcome.clone());
-            }
-        };
-        let Some(root) = self.runs.frame(run, FrameId::ROOT).await? else {
-            return Err(Error::damaged(format!("the frame of run `{}`", run.key)));
-        };
-        for (port, held) in (0..).zip(&root.inputs) {
-            if let Some(held) = held {
-                add(Source::Input(port), &held.outcome);
-            }
-        }
-        let source = |step: StepId, port: u16| match step {
-            StepId { frame: FrameId::ROOT, node: END, .. } => {
-                block.outputs.get(usize::from(port)).map(|output| output.from)
-            }
-            StepId { frame: FrameId::ROOT, node, .. } => {
-                block.nodes.get(node as usize)?.inputs.get(usize::from(port)).copied()
-            }
-            _ => None,
-        };
-        for (step, received) in self.all_received(run).await? {
-            if let Some(source) = source(step, received.port) {
-                add(source, &received.outcome);
-            }
-        }
-        for (_, frame) in self.all_frames(run).await? {
-            let Some((opener, _)) = frame.opened_by else { continue };
-            for (port, held) in (0..).zip(&frame.inputs) {
-                if let (Some(held), Some(source)) = (held, source(opener, port)) {
-                    add(source, &held.outcome);
-                }
-            }
-        }
-        Ok(found)
-    }
-
-    /// Everything that was delivered to uncommitted steps of a run: in inboxes, in queues, in parked rows.
-    async fn all_received(&self, run: &Run) -> Result<Vec<(StepId, Received)>, Error> {
-        let mut found = Vec::new();
-        let damaged = || Error::damaged(format!("a row of run `{}`", run.key));
-        for (name, row) in self.all_rows(run.plan.keys.rows.clone(), b"i").await? {
-            let step = name.as_bytes().get(1..1 + StepId::BYTES).and_then(StepId::from_bytes);
-            found.push(step.zip(rows::read::<Received>(&row)).ok_or_else(damaged)?);
-        }
-        for (name, row) in self.all_rows(run.plan.keys.rows.clone(), b"p").await? {
-            let step = StepId::from_bytes(&name.as_bytes()[1..]).ok_or_else(damaged)?;
-            let parked = rows::read::<Parked>(&row).ok_or_else(damaged)?;
-            found.extend(parked.ready_step.inputs.into_iter().map(|received| (step, received)));
-        }
-        for (_, step, ready_step) in self.ready_steps(&run.plan.program, &run.plan.keys).await? {
-            found.extend(ready_step.inputs.into_iter().map(|received| (step, received)));
-        }
-        Ok(found)
-    }
-
     /// The steps of a generation that stand in queues, claimed or not.
     pub(crate) async fn ready_steps(
         &self,

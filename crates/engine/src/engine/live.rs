@@ -1,21 +1,29 @@
-//! The part of a run that is under way: its frames, and the steps with deliveries that have not committed. Read row by
-//! row, so it is a snapshot of the run only while nothing of it commits.
+//! The part of a run that is under way: its frames, the steps with deliveries that have not committed, and the
+//! registered compensations. Read page by page, so it is a snapshot of the run only while nothing of it commits.
 
 use crate::{Error, runs::Run, shared::Shared};
 use onceflow_core::{
-    Name,
+    Key, Name,
     protocol::{
         ids::{FrameId, LANE, StepId},
-        rows::{self, Elements, Frame, Parked, ReadyStep},
+        rows::{self, Elements, Frame, Parked, ReadyStep, Received, Undo, Why},
     },
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The frames and uncommitted steps of a run.
+/// The frames, uncommitted steps and registered compensations of a run.
 pub(super) struct Live {
     pub(super) frames: BTreeMap<FrameId, Frame>,
     /// The steps that are ready, or parked.
     pub(super) ready_steps: BTreeMap<StepId, ReadyStep>,
+    /// The row of every step that stands in a queue.
+    pub(super) queued: BTreeMap<StepId, Key>,
+    /// The reason of every step that is parked.
+    pub(super) parked: BTreeMap<StepId, Why>,
+    /// The registered compensations, in the order of their registration.
+    pub(super) undos: Vec<Undo>,
+    /// Deliveries in inboxes; others stand in `ready_steps`.
+    inboxes: Vec<(StepId, Received)>,
     /// Every uncommitted step that has deliveries or an open frame.
     steps: BTreeSet<StepId>,
 }
@@ -31,18 +39,26 @@ impl Shared {
         }
         let mut steps: BTreeSet<StepId> = frames.values().filter_map(|frame| Some(frame.opened_by?.0)).collect();
         let step_of = |name: &Name| name.as_bytes().get(1..1 + StepId::BYTES).and_then(StepId::from_bytes);
-        for (name, _) in self.all_rows(keys.rows.clone(), b"i").await? {
-            steps.insert(step_of(&name).ok_or_else(damaged)?);
+        let mut inboxes = Vec::new();
+        for (name, row) in self.all_rows(keys.rows.clone(), b"i").await? {
+            let step = step_of(&name).ok_or_else(damaged)?;
+            inboxes.push((step, rows::read(&row).ok_or_else(damaged)?));
+            steps.insert(step);
         }
-        let mut ready_steps = BTreeMap::new();
+        let (mut ready_steps, mut queued, mut parked) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         for (name, row) in self.all_rows(keys.rows.clone(), b"p").await? {
-            let parked: Parked = rows::read(&row).ok_or_else(damaged)?;
-            ready_steps.insert(step_of(&name).ok_or_else(damaged)?, parked.ready_step);
+            let (step, row) = step_of(&name).zip(rows::read::<Parked>(&row)).ok_or_else(damaged)?;
+            ready_steps.insert(step, row.ready_step);
+            parked.insert(step, row.why);
         }
-        let ready = self.ready_steps(program, keys).await?;
-        ready_steps.extend(ready.into_iter().map(|(_, step, ready_step)| (step, ready_step)));
+        for (key, step, ready_step) in self.ready_steps(program, keys).await? {
+            ready_steps.insert(step, ready_step);
+            queued.insert(step, key);
+        }
+        let undos = self.all_rows(keys.rows.clone(), b"u").await?;
+        let undos = undos.iter().map(|(_, row)| rows::read(row).ok_or_else(damaged)).collect::<Result<_, _>>()?;
         steps.extend(ready_steps.keys());
-        Ok(Live { frames, ready_steps, steps })
+        Ok(Live { frames, ready_steps, queued, parked, undos, inboxes, steps })
     }
 }
 
@@ -50,6 +66,16 @@ impl Live {
     /// The step is uncommitted, and has deliveries or an open frame.
     pub(super) fn has(&self, step: StepId) -> bool {
         self.steps.contains(&step)
+    }
+
+    /// Everything that was delivered to uncommitted steps: in inboxes, in queues, in parked rows.
+    pub(super) fn received(&self) -> impl Iterator<Item = (StepId, &Received)> {
+        let inboxes = self.inboxes.iter().map(|(step, received)| (*step, received));
+        let with_row = self
+            .ready_steps
+            .iter()
+            .flat_map(|(step, ready_step)| ready_step.inputs.iter().map(|received| (*step, received)));
+        inboxes.chain(with_row)
     }
 
     /// The instances of a frame that have steps at work or waiting.

@@ -1,6 +1,5 @@
 //! The steps of a run's flow as a tree, and settings of steps that differ between two programs.
 
-use super::{Engine, Start};
 use crate::{Error, Handle};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
@@ -27,21 +26,6 @@ pub struct Outline {
     pub task: Option<String>,
     /// The number of containers around the step.
     pub depth: usize,
-}
-
-impl Engine {
-    /// The addresses of steps whose retry, timeout, class or resources differ from those that the run of this key was
-    /// planned with. A run that continues unchanged does not take these up.
-    ///
-    /// # Errors
-    /// If the flow does not pass its checks, the store does not answer, or there is no such run.
-    pub fn ignored_changes<'a>(&'a self, start: &'a Start) -> BoxFuture<'a, Result<Vec<String>, Error>> {
-        Box::pin(async move {
-            let Some(planned) = self.find(&start.key).await?.program().await? else { return Ok(vec![]) };
-            let asked = self.check(start)?;
-            Ok(unlike(&asked, &planned))
-        })
-    }
 }
 
 impl Handle {
@@ -82,7 +66,7 @@ pub(super) fn outline(program: &Program) -> Vec<Outline> {
 
 /// The steps of a program whose retry, timeout, class or resources differ from those in another program with the same
 /// steps.
-fn unlike(program: &Program, other: &Program) -> Vec<String> {
+pub(super) fn unlike(program: &Program, other: &Program) -> Vec<String> {
     fn settings(task: &TaskSpec) -> (&Retry, Option<u64>, &str, &ResourceRequest) {
         (&task.retry, task.timeout_ms, &task.class, &task.resources)
     }

@@ -11,7 +11,9 @@
 
 use super::{
     CheckedStart, Engine,
-    known::{KnownValues, PreviousPlan, still_right},
+    facts::Facts,
+    known::{KnownValues, PreviousPlan},
+    preview::PreviewedPlan,
     reruns::Marks,
 };
 use crate::{
@@ -59,6 +61,12 @@ pub(super) struct PlannedRun {
     pub(super) done_before: Marks,
 }
 
+/// A plan, with the known values that it was made over.
+pub(super) struct PlannedFrom {
+    pub(super) planned: PlannedRun,
+    pub(super) known: KnownValues,
+}
+
 impl PlannedRun {
     /// A plan of everything that was requested.
     fn whole(asked: &CheckedStart, explanation: Explanation, fuses: bool) -> Self {
@@ -87,6 +95,7 @@ pub(super) fn plan(
     before: Option<&PreviousPlan>,
     fuses: bool,
 ) -> Result<PlannedRun, Error> {
+    tracing::debug!(key = asked.start.key, known = known.len(), "planning a run");
     let outputs = &asked.program.blocks[ROOT as usize].outputs;
     let requested: Vec<_> = (0..).zip(outputs).filter(|(_, output)| !output.hidden).map(|(port, _)| port).collect();
     let changes = before.map(|before| before.changes(asked));
@@ -140,25 +149,16 @@ impl Shared {
         let program = rows::read(&bytes).ok_or_else(|| Error::damaged("the program of a run"))?;
         Ok(Some(PreviousPlan { program, inputs: header.inputs.clone() }))
     }
-
-    /// The values of an unfinished run that are valid for this start.
-    pub(super) async fn known_of(
-        &self,
-        run: &Run,
-        asked: &CheckedStart,
-        before: &PreviousPlan,
-    ) -> Result<KnownValues, Error> {
-        let mut known = still_right(self.held(run).await?, before, asked);
-        if run.header.keep_ms.is_some() {
-            known.extend(self.kept(&run.plan.keys, asked).await?);
-        }
-        Ok(known)
-    }
 }
 
 impl Engine {
     /// Gives an unfinished run a new plan. `None` if the run changed in between.
-    pub(super) async fn replan(&self, asked: &CheckedStart, run: &Arc<Run>) -> Result<Option<Handle>, Error> {
+    pub(super) async fn replan(
+        &self,
+        asked: &CheckedStart,
+        run: &Arc<Run>,
+        previewed: Option<PreviewedPlan>,
+    ) -> Result<Option<Handle>, Error> {
         let shared = &self.shared;
         let seen = run.state();
         match seen.phase {
@@ -174,7 +174,7 @@ impl Engine {
             }
             run.set_state(frozen);
         }
-        let planned = self.plan_frozen(asked, run, frozen).await;
+        let planned = self.plan_frozen(asked, run, frozen, previewed).await;
         if planned.is_err() {
             let before = if seen.phase == Phase::Frozen { Phase::Running } else { seen.phase };
             shared.thaw(run, frozen, before).await?;
@@ -182,54 +182,48 @@ impl Engine {
         planned
     }
 
-    /// Plans and installs, while nothing of the old plan commits.
-    async fn plan_frozen(&self, asked: &CheckedStart, run: &Arc<Run>, frozen: State) -> Result<Option<Handle>, Error> {
-        self.may_run_again(asked, run).await?;
-        let planned = self.plan_anew(asked, run).await?;
-        self.install(asked, run, frozen, planned).await
-    }
-
-    /// Plans another generation of a finished run, if that is allowed.
-    pub(super) async fn plan_again(&self, asked: &CheckedStart, finished: &Finished) -> Result<PlannedRun, Error> {
-        let (known, before) = self.kept_by(asked, finished).await?;
-        let mut planned = self.shared.plan_over_intact(asked, &known, before.as_ref(), self.fuses(asked)).await?;
-        planned.done_before = self.done_by(finished).await?;
-        self.no_reruns(asked, &planned)?;
-        Ok(planned)
-    }
-
-    /// Plans an unfinished run anew, if that is allowed.
-    pub(super) async fn plan_anew(&self, asked: &CheckedStart, run: &Run) -> Result<PlannedRun, Error> {
+    /// Plans and installs, while nothing of the old plan commits. The plan of a preview is installed if the facts it
+    /// rests on still stand.
+    async fn plan_frozen(
+        &self,
+        asked: &CheckedStart,
+        run: &Arc<Run>,
+        frozen: State,
+        previewed: Option<PreviewedPlan>,
+    ) -> Result<Option<Handle>, Error> {
         let shared = &self.shared;
         let before = shared.before(&run.header).await?;
         let before = before.ok_or_else(|| Error::damaged(format!("the program of run `{}`", run.key)))?;
-        let known = shared.known_of(run, asked, &before).await?;
-        let mut planned = shared.plan_over_intact(asked, &known, Some(&before), self.fuses(asked)).await?;
-        planned.done_before = shared.done_so_far(run, &before).await?;
+        let facts = shared.facts(asked, run, &shared.live(run).await?, &before).await?;
+        if let Some(refused) = facts.refusal(asked) {
+            return Err(refused);
+        }
+        let planned = match previewed {
+            Some(previewed) if previewed.facts.as_ref() == Some(&facts) => previewed.planned,
+            _ => self.plan_unfinished(asked, &facts, Some(&before)).await?,
+        };
         self.no_reruns(asked, &planned)?;
+        self.install(asked, run, frozen, planned).await
+    }
+
+    /// Plans an unfinished run anew, over these facts.
+    pub(super) async fn plan_unfinished(
+        &self,
+        asked: &CheckedStart,
+        facts: &Facts,
+        before: Option<&PreviousPlan>,
+    ) -> Result<PlannedRun, Error> {
+        let mut planned = self.shared.plan_over_intact(asked, &facts.known, before, self.fuses(asked)).await?;
+        planned.done_before.clone_from(&facts.done_before);
         Ok(planned)
     }
 
-    /// Refuses a new plan if at-most-once steps were started, or compensations are registered.
-    pub(super) async fn may_run_again(&self, asked: &CheckedStart, run: &Run) -> Result<(), Error> {
-        // Registrations of compensations refer to their plan.
-        if !self.shared.all_rows(run.plan.keys.rows.clone(), b"u").await?.is_empty() {
-            return Err(Error::CanBeUndone { key: asked.start.key.clone() });
-        }
-        if asked.start.accept_reruns {
-            return Ok(());
-        }
-        let live = self.shared.live(run).await?;
-        let mut started = Vec::new();
-        for (step, ready_step) in live.ready_steps.iter().filter(|(_, ready_step)| ready_step.started.is_some()) {
-            let place = self.shared.runs.place(run, step.frame, step.index).await?;
-            let node = run.plan.program.blocks[ready_step.block as usize].nodes.get(step.node as usize);
-            started.push(place.address(node.map_or(&[], |node| &*node.path)));
-        }
-        if !started.is_empty() {
-            return Err(Error::Undecided { key: asked.start.key.clone(), steps: started });
-        }
-        Ok(())
+    /// Plans another generation of a finished run.
+    pub(super) async fn plan_again(&self, asked: &CheckedStart, finished: &Finished) -> Result<PlannedFrom, Error> {
+        let (known, before) = self.kept_by(asked, finished).await?;
+        let mut planned = self.shared.plan_over_intact(asked, &known, before.as_ref(), self.fuses(asked)).await?;
+        planned.done_before = self.done_by(finished).await?;
+        Ok(PlannedFrom { planned, known })
     }
 
     async fn install(

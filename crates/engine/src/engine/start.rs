@@ -24,7 +24,7 @@ pub struct Start {
     /// The inputs, by name.
     pub inputs: Vec<(String, Data)>,
     /// Inputs that cannot be given any more, by the digest that an existing run knows them by
-    /// ([`Handle::input_digests`](crate::Handle::input_digests)): for [`Engine::explain`](crate::Engine::explain). No
+    /// ([`Handle::input_digests`](crate::Handle::input_digests)): for [`Engine::preview`](crate::Engine::preview). No
     /// run starts with them.
     pub assumed: Vec<(String, Digest)>,
     /// The requested outputs; `None` is all.

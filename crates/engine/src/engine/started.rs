@@ -1,7 +1,7 @@
 //! At-most-once steps that were started and have reported no outcome: while their body runs, and after their worker is
 //! gone, until another worker takes them over or they are parked.
 
-use super::{UndecidedStep, again::undecided};
+use super::{UndecidedStep, again::undecided, live::Live};
 use crate::{Error, Handle, perform::may_decide, runs::Run, shared::Shared};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
@@ -44,13 +44,8 @@ impl Handle {
     pub fn started_steps(&self) -> BoxFuture<'_, Result<Vec<StartedStep>, Error>> {
         Box::pin(async move {
             let Some(run) = self.shared.runs.read_run(self.id()).await? else { return Ok(vec![]) };
-            let mut all = Vec::new();
-            for found in self.shared.started_steps(&run).await? {
-                let held_until = self.shared.held_until(&found.key).await?;
-                let step = undecided(&run, found.address, found.step, &found.ready_step);
-                all.push(StartedStep { step, by: found.started.incarnation(), held_until });
-            }
-            Ok(all)
+            let found = self.shared.started_steps(&run).await?;
+            self.shared.with_claims(&run, found).await
         })
     }
 
@@ -83,8 +78,32 @@ impl Shared {
         if !program.tasks.iter().any(|task| task.effect == Effect::AtMostOnce) {
             return Ok(vec![]);
         }
-        let mut all = Vec::new();
-        for (key, step, ready_step) in self.ready_steps(program, &run.plan.keys).await? {
+        let ready = self.ready_steps(program, &run.plan.keys).await?;
+        self.started_among(run, ready).await
+    }
+
+    /// The steps of a run that were started and have reported no outcome, given its rows.
+    pub(super) async fn started_of(&self, run: &Run, live: &Live) -> Result<Vec<StartedStep>, Error> {
+        let queued = live.queued.iter().map(|(step, key)| (key.clone(), *step, live.ready_steps[step].clone()));
+        let found = self.started_among(run, queued.collect()).await?;
+        self.with_claims(run, found).await
+    }
+
+    /// The started steps, each with the deadline of the claim on it.
+    async fn with_claims(&self, run: &Run, found: Vec<Found>) -> Result<Vec<StartedStep>, Error> {
+        let mut all = Vec::with_capacity(found.len());
+        for found in found {
+            let held_until = self.held_until(&found.key).await?;
+            let step = undecided(run, found.address, found.step, &found.ready_step);
+            all.push(StartedStep { step, by: found.started.incarnation(), held_until });
+        }
+        Ok(all)
+    }
+
+    /// The steps among these that were started.
+    async fn started_among(&self, run: &Run, ready: Vec<(Key, StepId, ReadyStep)>) -> Result<Vec<Found>, Error> {
+        let (program, mut all) = (&run.plan.program, Vec::new());
+        for (key, step, ready_step) in ready {
             let Some(started) = ready_step.started else { continue };
             let node = &program.blocks[ready_step.block as usize].nodes[step.node as usize];
             let address = match self.runs.place(run, step.frame, step.index).await {

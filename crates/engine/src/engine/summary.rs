@@ -271,7 +271,7 @@ fn of_header(id: RunId, generation: Generation, header: Header, status: RunStatu
     }
 }
 
-fn of_finished(finished: Finished) -> Summary {
+pub(super) fn of_finished(finished: Finished) -> Summary {
     let status = RunStatus::from(&finished.status);
     assert!(status.has_ended(), "a finished run is {status}");
     let (failures, not_undone) = match finished.status {

@@ -103,7 +103,7 @@ async fn explaining_and_starting_what_is_done_write_nothing() {
         for works in [false, true] {
             let (store, engine) = open(place, &kit, works).await;
             let seen = store.records().position();
-            engine.explain(begin.clone()).await.unwrap();
+            engine.preview(begin.clone()).await.unwrap();
             let handle = engine.start(begin.clone()).await.unwrap();
             assert!(handle.wait().await.unwrap().status == RunStatus::Done);
             // A worker has tried to claim a step, which takes a position, and has changed nothing else.
@@ -130,7 +130,7 @@ async fn what_is_asked_of_nothing_there_is_explained_without_a_write() {
     let begin = begin.input("one", Data::File(file(place, "one", &[1; LARGE_BYTES])));
     let (store, engine) = open(place, &kit, false).await;
     let seen = store.records().position();
-    assert_eq!(engine.explain(begin).await.unwrap().lines.len(), 1);
+    assert_eq!(engine.preview(begin).await.unwrap().explanation.lines.len(), 1);
     assert_eq!(store.records().position(), seen);
     assert_eq!(fs::read_dir(place.join("store/blobs/0/objects")).unwrap().count(), 0);
     closed((store, engine)).await;

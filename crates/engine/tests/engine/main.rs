@@ -12,6 +12,7 @@ mod files;
 mod glance;
 mod killed;
 mod meanwhile;
+mod preview;
 mod replan;
 mod sent;
 mod shapes;

@@ -40,7 +40,8 @@ fn start(library: &Library, x: i64, y: i64, keep: bool) -> Start {
 }
 
 async fn explained(engine: &Engine, start: Start) -> String {
-    let explanation = engine.explain(start).await.unwrap_or_else(|error| panic!("{error}"));
+    let preview = engine.preview(start).await.unwrap_or_else(|error| panic!("{error}"));
+    let explanation = preview.explanation;
     let line = |line: &onceflow_core::plan::explain::ExplanationLine| format!("{} {:?}", line.address, line.fate);
     explanation.lines.iter().map(line).collect::<Vec<_>>().join(", ")
 }

@@ -134,7 +134,7 @@ impl<O: Ports> Start<O> {
     /// As starting it.
     pub async fn explain(self) -> Result<Explanation, Error> {
         let start = settled(&self.engine, self.start?, self.has_history);
-        Ok(self.engine.untyped().explain(start).await?)
+        Ok(self.engine.untyped().preview(start).await?.explanation)
     }
 
     /// When this start was first tried, by [`Engine::now`]. One that was tried longer ago than the history is refused:

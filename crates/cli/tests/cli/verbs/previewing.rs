@@ -1,0 +1,52 @@
+//! One preview: everything a verb shows before it acts is read and planned once, and the plan that is shown is the plan
+//! that is installed.
+
+use super::{
+    ran,
+    support::{Bed, Said},
+    three,
+};
+
+/// Runs a command, and counts the plans that it makes.
+fn planned(bed: &Bed, args: &[&str]) -> (Said, usize) {
+    let mut command = bed.command(args);
+    command.env("ONCEFLOW_LOG", "onceflow_engine::engine::replan=debug");
+    let said = bed.said(command.output().expect("the command starts"));
+    let plans = said.stderr.lines().filter(|line| line.contains("planning a run")).count();
+    (said, plans)
+}
+
+#[test]
+fn every_verb_plans_once() {
+    for keep in ["", "keep: 1h\n"] {
+        let bed = Bed::new();
+        three(&bed, keep);
+        let start = |b: &'static str| ["run", "sum.yaml", "-i", "a=1", "-i", b];
+        let (said, plans) = planned(&bed, &start("b=2"));
+        assert_eq!((said.code, plans, ran(&bed).as_str()), (1, 0, "x y z"), "a first run has nothing to plan over");
+
+        // The run failed, and its input changed.
+        for (args, ran_of) in [
+            (vec!["explain", "sum.yaml", "-i", "a=1", "-i", "b=3"], ""),
+            (vec!["run", "sum.yaml", "-i", "a=1", "-i", "b=3", "--dry-run"], ""),
+            (vec!["check", "sum.yaml", "--against-runs"], ""),
+            (vec!["retry", "sum", "--dry-run"], ""),
+            (start("b=3").to_vec(), "y z"),
+            (vec!["fork", "sum", "--key", "other", "-i", "b=4", "--dry-run"], ""),
+            (vec!["fork", "sum", "--key", "other", "-i", "b=4"], "y z"),
+        ] {
+            let (said, plans) = planned(&bed, &args);
+            assert_eq!((plans, ran(&bed).as_str()), (1, ran_of), "{args:?} {keep:?}: {}", said.all());
+        }
+
+        // The run is done, and its input changed.
+        bed.write("ok", "");
+        bed.run(&start("b=3")).ends(0);
+        assert_eq!(ran(&bed), "z");
+        let (said, plans) = planned(&bed, &start("b=5"));
+        let ran_of = if keep.is_empty() { "x y z" } else { "y z" };
+        assert_eq!((said.code, plans, ran(&bed).as_str()), (0, 1, ran_of), "{}", said.all());
+        let (said, plans) = planned(&bed, &start("b=5"));
+        assert_eq!((said.code, plans, ran(&bed).as_str()), (0, 0, ""), "nothing changed");
+    }
+}
