@@ -87,9 +87,8 @@ impl Asked {
         printer: &Printer,
     ) -> Result<(Asked, Hints, Vec<Gone>), Fault> {
         let store = &location.directory;
-        let (mut flow, remember) = flows::load(&args.flow, store, args.verify)?;
+        let (flow, remember) = flows::load(&args.flow, store, args.verify)?;
         let key = args.key.clone().unwrap_or_else(|| flow.name.clone());
-        tasks::set_class(&mut flow.library, |class| who.class(&key, class));
         outputs(&flow, &args.output)?;
         let given = GivenInputs { words: args.input.clone(), file: args.inputs.clone() };
         let bound = if though_gone { flow.bind_though_gone(&given) } else { flow.bind(&given) };
@@ -97,7 +96,7 @@ impl Asked {
         let mut digests = Digests::open(store, args.verify).shown(printer.live);
         let by_reference = args.sources.by_reference(location, flow.store_inputs);
         let mut gone = Vec::new();
-        let mut start = Start::new(key, flow.library.clone(), flow.name.clone());
+        let mut start = Start::new(key.clone(), tasks::for_workers(&flow.library, who, &key), flow.name.clone());
         let mut shown = Vec::with_capacity(values.len());
         for (name, value) in values {
             shown.push((name.clone(), value.to_json()));
@@ -148,6 +147,11 @@ impl Asked {
         if self.start.outputs.is_none() {
             self.flow.unused.iter().for_each(|unused| printer.say(format!("warning: {unused}")));
         }
+    }
+
+    /// Lets other processes take the steps than were asked for: those that take the steps of the existing run.
+    pub(crate) fn set_who(&mut self, who: Who) {
+        self.start.library = tasks::for_workers(&self.flow.library, who, &self.start.key).into();
     }
 
     pub(crate) fn key(&self) -> &str {

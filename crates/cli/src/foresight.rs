@@ -1,12 +1,10 @@
-//! A preview of a run that exists, as people read it: where the run would resume, which steps wait, and notes on changes
-//! that it does not take up.
+//! A preview of a run that exists, as people read it: where the run would resume, which steps wait, and notes on changed
+//! settings.
 
 use crate::{
     fault::Fault,
-    location::StoreLocation,
     pending::{self, PendingStep},
     plan::{Eaches, Known},
-    session::{Who, is_for_any},
     words,
 };
 use onceflow_core::plan::{Explanation, Fate, explain::ExplanationLine};
@@ -29,12 +27,7 @@ impl Foresight {
     ///
     /// # Errors
     /// If the store does not answer.
-    pub(crate) async fn of(
-        location: &StoreLocation,
-        engine: &Engine,
-        run: &Summary,
-        preview: &mut Preview,
-    ) -> Result<Self, Fault> {
+    pub(crate) async fn of(engine: &Engine, run: &Summary, preview: &mut Preview) -> Result<Self, Fault> {
         if preview.is_same != Some(true) {
             let notes = begun_again(&preview.eaches, &preview.explanation);
             return Ok(Foresight { notes, ..Foresight::default() });
@@ -48,7 +41,7 @@ impl Foresight {
             unknown.extend(started.map(|failed| words::step(&failed.address)));
         }
         let known = Known { eaches: preview.eaches.iter().flat_map(left_of).collect(), unknown };
-        Ok(Foresight { known, waits, notes: ignored(location, engine, run, preview).await? })
+        Ok(Foresight { known, waits, notes: settings(preview) })
     }
 }
 
@@ -60,23 +53,35 @@ fn left_of(each: &EachProgress) -> Eaches {
     tasks.chain([each.address.as_str()]).map(|address| (words::step(address), far)).collect()
 }
 
-/// Returns a note on changes of the flow that the run does not take up.
-async fn ignored(
-    location: &StoreLocation,
-    engine: &Engine,
-    run: &Summary,
-    preview: &Preview,
-) -> Result<Vec<String>, Fault> {
-    let mut names: Vec<_> = preview.ignored.iter().map(|step| words::step(step)).collect();
-    names.dedup();
-    // The run may differ in which processes take its steps; its labels did not change for that.
-    if names.is_empty()
-        || location.who() == Who::Attending && is_for_any(location, &engine.find(&run.key).await?).await?
-    {
-        return Ok(vec![]);
+/// The most steps that a note names.
+const NAMED_MAX: usize = 6;
+
+/// Returns notes on changed settings that the run takes up, and on those that it does not.
+fn settings(preview: &Preview) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(names) = named(&preview.taken_up) {
+        let what = "`retry`, `timeout`, `resources` or `labels`; steps under way keep what they started with";
+        notes.push(format!("note: {names}: the run takes up changed {what}"));
     }
-    let note = "changed in `retry`, `timeout`, `resources` or `labels`, which a run that has begun does not take up";
-    Ok(vec![format!("note: {} {note}; `--new` begins anew", names.join(", "))])
+    if let Some(independent) = preview.finish_independent {
+        let now = if independent { "finish_independent" } else { "stop" };
+        notes.push(format!("note: the run takes up `on_failure: {now}`"));
+    }
+    if let Some(names) = named(&preview.ignored) {
+        let what = "changed in settings of an undo or in `concurrency`, which a run that has begun does not take up";
+        notes.push(format!("note: {names}: {what}; `--new` begins anew"));
+    }
+    notes
+}
+
+/// Returns the names of some steps; `None` if there are none.
+fn named(addresses: &[String]) -> Option<String> {
+    let mut names: Vec<_> = addresses.iter().map(|step| words::step(step)).collect();
+    names.dedup();
+    let more = names.len().saturating_sub(NAMED_MAX);
+    names.truncate(NAMED_MAX);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    (!names.is_empty()).then(|| format!("{}{more}", names.join(", ")))
 }
 
 /// Returns a note for each list in progress that begins anew, though some of its elements are done.

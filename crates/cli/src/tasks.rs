@@ -1,10 +1,18 @@
 //! The tasks of a lowered flow, and the workers that take them.
 
+use crate::session::Who;
 use onceflow_core::model::{Graph, Library, TaskSpec, graph::ModuleKind};
 use std::sync::Arc;
 
+/// Returns a library whose tasks are taken by these processes, for the run of this key.
+pub(crate) fn for_workers(library: &Library, who: Who, key: &str) -> Library {
+    let mut library = library.clone();
+    set_class(&mut library, |class| who.class(key, class));
+    library
+}
+
 /// Sets the class of workers that take each task of a library, computed from the class in the flow file.
-pub(crate) fn set_class(library: &mut Library, class: impl Fn(&str) -> String) {
+fn set_class(library: &mut Library, class: impl Fn(&str) -> String) {
     library.flows.values_mut().for_each(|graph| in_graph(graph, &mut |task| task.class = class(&task.class)));
 }
 

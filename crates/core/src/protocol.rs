@@ -17,6 +17,7 @@
 //! | [`rows`] | contents of those rows |
 //! | [`memo`] | the digest of a step's code and inputs |
 //! | [`premise`] | names of the facts that a draft requires |
+//! | [`settings`] | settings that a changed flow brings to a run that has begun |
 //! | [`draft`] | a commit while it is written: deliveries, joins, openings |
 //! | [`step`] | commits, opens, parks or retries a claimed step |
 //! | [`run`] | starts, ends and removes a run |
@@ -29,4 +30,5 @@ pub mod memo;
 pub mod premise;
 pub mod rows;
 pub mod run;
+pub mod settings;
 pub mod step;

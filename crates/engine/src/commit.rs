@@ -4,7 +4,7 @@ use crate::{
     Error,
     kernel::{Asked, ClaimedWork, OutsideCommit, Refusal, WorkCommit},
     runs::Run,
-    shared::Shared,
+    shared::{Shared, lock},
 };
 use onceflow_core::{
     Key, Row,
@@ -18,11 +18,14 @@ use onceflow_core::{
     },
 };
 use onceflow_store::values::ValueChange;
+use std::sync::Mutex;
 
 /// A claimed step of a run.
 struct StepWork<'a> {
     run: &'a Run,
     taken: &'a Taken,
+    /// The state on which a commit was refused, if its settings are to be read first.
+    unread: Mutex<Option<State>>,
 }
 
 impl ClaimedWork for StepWork<'_> {
@@ -43,6 +46,10 @@ impl ClaimedWork for StepWork<'_> {
         }
         match found.and_then(|row| rows::read::<State>(row)) {
             Some(found) if found.generation == self.run.plan.keys.generation && self.may_commit(found) => {
+                if self.run.plan.settings().revision < found.settings {
+                    *lock(&self.unread) = Some(found);
+                    return Refusal::Changed;
+                }
                 self.run.set_state(found);
                 Refusal::Again
             }
@@ -68,12 +75,20 @@ impl Shared {
         changes: &[ValueChange],
         decide: impl Fn(State) -> Draft<'a>,
     ) -> Result<WorkCommit, Error> {
-        let work = StepWork { run, taken };
+        let work = StepWork { run, taken, unread: Mutex::default() };
         let decide = || {
             let state = run.state();
             work.may_commit(state).then(|| decide(state).into())
         };
-        self.kernel.commit(&work, asked, changes, decide).await
+        loop {
+            let committed = self.kernel.commit(&work, asked, changes, &decide).await?;
+            // The settings of the run have changed: deliveries go to other queues now.
+            let Some(unread) = lock(&work.unread).take() else { return Ok(committed) };
+            if !self.runs.read_settings(&run.plan, unread).await? {
+                return Ok(WorkCommit::Lost);
+            }
+            run.set_state(unread);
+        }
     }
 
     /// Commits a draft that belongs to no claimed step.

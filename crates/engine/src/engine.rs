@@ -26,6 +26,7 @@ mod reasons;
 mod record;
 mod replan;
 pub(crate) mod reruns;
+mod settings;
 mod start;
 mod started;
 pub(crate) mod summary;
@@ -327,7 +328,7 @@ impl Engine {
         let _order = shared.events.order_if_wanted().await;
         let Some(position) = self.commit_beginning(asked, draft, &changes).await? else { return Ok(None) };
         shared.signals.due.notify_one();
-        let run = shared.runs.remember(plan, header, State { generation, phase: Phase::Running });
+        let run = shared.runs.remember(plan, header, State::begins(generation));
         let what = crate::events::EventKind::DidStart { generation: generation.0 };
         shared.events.tell(position, Event { run: run.key.clone(), kind: what });
         Ok(Some(self.handle(&asked.start.key, id)))
@@ -375,6 +376,9 @@ impl Engine {
         }
         if run.state().phase.expires() {
             return self.until_gone(asked, id).await;
+        }
+        if !self.take_up_settings(asked, &run).await? {
+            return Ok(None);
         }
         if run.state().phase.is_failed() {
             if self.shared.stands_for_damage(&run).await? {

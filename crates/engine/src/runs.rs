@@ -9,6 +9,7 @@ use onceflow_core::{
         ids::{FrameId, Generation, RunId},
         keys::Keys,
         rows::{self, Frame, Header, Shape, State},
+        settings::Settings,
     },
 };
 use onceflow_store::values;
@@ -75,11 +76,12 @@ impl Runs {
     /// Reads the state of a cached run, and nothing else. False if the run has ended, or has another generation.
     pub(crate) async fn see_state(&self, run: &Run) -> Result<bool, Error> {
         let state = self.kernel.row(run.plan.keys.state()).await?.as_deref().and_then(rows::read::<State>);
-        let state = state.filter(|state| state.generation == run.plan.keys.generation);
-        if let Some(state) = state {
+        let Some(state) = state.filter(|state| state.generation == run.plan.keys.generation) else { return Ok(false) };
+        let is_read = self.read_settings(&run.plan, state).await?;
+        if is_read {
             run.set_state(state);
         }
-        Ok(state.is_some())
+        Ok(is_read)
     }
 
     async fn try_read_run(&self, id: RunId) -> Result<Option<Arc<Run>>, Error> {
@@ -94,14 +96,42 @@ impl Runs {
         if let Some(run) = self.known(id)
             && run.plan.keys.generation == state.generation
         {
-            *lock(&run.state) = state;
+            if !self.read_settings(&run.plan, state).await? {
+                return self.read_without_settings(id, state).await;
+            }
+            run.set_state(state);
             return Ok(Some(run));
         }
         let program = self.kernel.values.read_all(&header.program.id).await?;
         let program: Program =
             rows::read(&program).ok_or_else(|| Error::damaged(format!("the program of run {id}")))?;
         let plan = self.plan(Keys::new(id, state.generation), Arc::new(program));
+        if !self.read_settings(&plan, state).await? {
+            return self.read_without_settings(id, state).await;
+        }
         Ok(Some(self.remember(plan, header, state)))
+    }
+
+    /// Reads the settings that a state names, unless they are known. False if they are gone, and the generation with
+    /// them.
+    pub(crate) async fn read_settings(&self, plan: &InstalledProgram, state: State) -> Result<bool, Error> {
+        if plan.settings().revision >= state.settings {
+            return Ok(true);
+        }
+        let Some(row) = self.kernel.row(plan.keys.settings()).await? else { return Ok(false) };
+        let settings: Settings = rows::read(&row).ok_or_else(|| Error::damaged("the settings of a run"))?;
+        assert!(settings.revision >= state.settings, "the row of settings is older than the state that names it");
+        plan.set_settings(settings);
+        Ok(true)
+    }
+
+    /// Reads a run again whose settings were not there: it has ended, or got a new plan, since its state was read.
+    async fn read_without_settings(&self, id: RunId, seen: State) -> Result<Option<Arc<Run>>, Error> {
+        let now = self.kernel.row(Keys::new(id, Generation(0)).state()).await?;
+        match now.as_deref().and_then(rows::read::<State>) == Some(seen) {
+            true => Err(Error::damaged(format!("the settings of run {id}"))),
+            false => Box::pin(self.try_read_run(id)).await,
+        }
     }
 
     /// The run has ended, or got another program since its header was read.
@@ -239,11 +269,19 @@ fn gone(id: FrameId) -> Error {
 }
 
 impl Run {
+    /// After a failure, steps that do not depend on it continue.
+    pub(crate) fn finish_independent(&self) -> bool {
+        self.plan.settings().finish_independent.unwrap_or(self.header.finish_independent)
+    }
+
     pub(crate) fn state(&self) -> State {
         *lock(&self.state)
     }
 
+    /// Sets the state. The settings that it names must have been read: see [`Runs::read_settings`].
     pub(crate) fn set_state(&self, state: State) {
+        let settings = self.plan.settings().revision;
+        assert!(settings >= state.settings, "settings {} of run `{}` were not read", state.settings, self.key);
         *lock(&self.state) = state;
     }
 

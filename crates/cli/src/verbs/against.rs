@@ -70,8 +70,7 @@ async fn verdict(
 ) -> Result<Verdict, Fault> {
     let handle = engine.find(&run.key).await?;
     let who = if is_for_any(location, &handle).await? { crate::session::Who::Any } else { location.who() };
-    let mut library = flow.library.clone();
-    tasks::set_class(&mut library, |class| who.class(&run.key, class));
+    let library = tasks::for_workers(&flow.library, who, &run.key);
     let mut start = Start::new(run.key.clone(), library, flow.name.clone());
     start.outputs = handle.requested().await?;
     start.keep_ms = flow.keep_ms.or(run.keep_ms);

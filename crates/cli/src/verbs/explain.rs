@@ -12,7 +12,7 @@ use crate::{
     plan::{self, Known},
     printer::Printer,
     run_meta, runs,
-    session::{Session, is_for_any},
+    session::{Session, Who, is_for_any},
     verbs::{ls::shell_word, run::busy},
     words,
 };
@@ -32,6 +32,11 @@ pub(crate) async fn run(args: &args::Explain, location: StoreLocation, printer: 
         let engine = session.idle().await?;
         let is_new = args.flow.new;
         assume(&engine, &mut asked, &gone, is_new).await?;
+        if let Ok(handle) = engine.find(asked.key()).await
+            && is_for_any(&session.location, &handle).await?
+        {
+            asked.set_who(Who::Any);
+        }
         let found = Found::look(&session, &engine, &asked, is_new).await?;
         engine.stop();
         hints.save();
@@ -182,7 +187,7 @@ impl Found {
             return Ok(found);
         }
         let mut eaches = opened(&session.location, run.id, &preview.explanation);
-        let Foresight { known, waits, notes } = Foresight::of(&session.location, engine, &run, &mut preview).await?;
+        let Foresight { known, waits, notes } = Foresight::of(engine, &run, &mut preview).await?;
         eaches.extend(known.eaches);
         Ok(Found { explanation: preview.explanation, known: Known { eaches, ..known }, waits, notes, ..found })
     }

@@ -80,6 +80,9 @@ impl Running<'_> {
         self.asked.say_unused(&self.printer);
         let mut signals = Signals::listen()?;
         let is_shared = who == Who::Any || self.is_for_any().await?;
+        if is_shared {
+            self.asked.set_who(Who::Any);
+        }
         let worker = self.worker(is_shared).await?;
         while let Some(other) = worker.attend().await? {
             let followed = self.follow(&worker, &other, &mut signals).await;
@@ -356,8 +359,7 @@ impl Running<'_> {
         if run.status.is_being_undone() {
             self.printer.say(format!("run `{}` is being undone: none of its steps will run", run.key));
         } else if !matches!(run.status, RunStatus::Cancelled | RunStatus::Undone) {
-            let Foresight { known, notes, .. } =
-                Foresight::of(&self.session.location, engine, &run, &mut preview).await?;
+            let Foresight { known, notes, .. } = Foresight::of(engine, &run, &mut preview).await?;
             self.printer.say(plan::short(&preview.explanation, &known));
             notes.iter().for_each(|note| self.printer.say(note));
         }

@@ -10,6 +10,7 @@ mod records;
 mod resolving;
 mod retrying;
 mod sending;
+mod settings;
 mod shared;
 mod sources;
 mod telling;

@@ -7,11 +7,13 @@ use super::{
     ids::{END, FrameId, LANE, SETTLE, StepId},
     keys::{self, Keys},
     rows::{self, Elements, Frame, Held, ReadyStep, Received, Shape, State},
+    settings::Settings,
 };
 use crate::{
     batch::{Batch, Op},
     key::{Group, Key, Name, Shard},
     model::{
+        TaskSpec,
         program::{self, BlockIndex, NodeIndex, PortIndex, Program},
         wiring::{Consumer, Delivery, Wiring},
     },
@@ -21,9 +23,13 @@ use crate::{
     seams,
     value::{Element, ValueChange, ValueId},
 };
-use std::sync::Arc;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, PoisonError, RwLock},
+};
 
-/// The program of one generation of a run, with the keys of its rows. Does not change while the generation lasts.
+/// The program of one generation of a run, with the keys of its rows. Does not change while the generation lasts; the
+/// settings over it may.
 #[derive(Clone, Debug)]
 pub struct InstalledProgram {
     /// The shard of the run's rows.
@@ -34,26 +40,84 @@ pub struct InstalledProgram {
     pub program: Arc<Program>,
     /// The consumers of every node's outputs.
     pub wiring: Arc<Wiring>,
-    /// The queue of every task.
+    /// The queue of every task, by its own class.
     queues: Arc<[Group]>,
     internal: Group,
+    /// The settings that changed since the program was installed, as last read.
+    settings: Arc<RwLock<Arc<Settings>>>,
 }
 
 impl InstalledProgram {
     /// Installs a program under these keys.
     pub fn new(shard: Shard, keys: Keys, program: Arc<Program>, wiring: Arc<Wiring>) -> Self {
         let queues = program.tasks.iter().map(|task| keys::class_queue(&task.class)).collect();
-        InstalledProgram { shard, keys, program, wiring, queues, internal: keys::internal_queue() }
+        InstalledProgram {
+            shard,
+            keys,
+            program,
+            wiring,
+            queues,
+            internal: keys::internal_queue(),
+            settings: Arc::default(),
+        }
+    }
+
+    /// Returns the settings over the program.
+    pub fn settings(&self) -> Arc<Settings> {
+        self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the settings over the program, unless they are later ones already.
+    pub fn set_settings(&self, settings: Settings) {
+        let mut now = self.settings.write().unwrap_or_else(PoisonError::into_inner);
+        if now.revision < settings.revision {
+            *now = Arc::new(settings);
+        }
     }
 
     /// Returns the queue of a node's ready rows.
-    pub fn queue(&self, block: BlockIndex, node: NodeIndex) -> &Group {
-        let block = &self.program.blocks[block as usize];
-        match block.nodes.get(node as usize).map(|node| &node.op) {
-            Some(program::NodeOp::Task(task)) => &self.queues[*task as usize],
-            Some(program::NodeOp::Fused(tasks)) => &self.queues[tasks[0].task as usize],
-            _ => &self.internal,
+    pub fn queue(&self, block: BlockIndex, node: NodeIndex) -> Group {
+        match self.settings().steps.get(&(block, node)) {
+            Some(settings) => keys::class_queue(&settings.class),
+            None => self.task(block, node).map_or(&self.internal, |task| &self.queues[task as usize]).clone(),
         }
+    }
+
+    /// Returns the class of a node's steps; `None` if they are internal.
+    pub fn class(&self, block: BlockIndex, node: NodeIndex) -> Option<String> {
+        Some(self.spec(block, node)?.class)
+    }
+
+    /// Returns the class that a node's steps had when the program was installed; `None` if they are internal.
+    pub fn own_class(&self, block: BlockIndex, node: NodeIndex) -> Option<&String> {
+        Some(&self.program.tasks[self.task(block, node)? as usize].class)
+    }
+
+    /// Returns the task of a node with its present settings; of a fused one, the first: fused tasks agree in effect,
+    /// class and limits. `None` if its steps are internal.
+    pub fn spec(&self, block: BlockIndex, node: NodeIndex) -> Option<TaskSpec> {
+        let spec = self.program.tasks[self.task(block, node)? as usize].clone();
+        Some(match self.settings().steps.get(&(block, node)) {
+            Some(settings) => settings.applied_to(spec),
+            None => spec,
+        })
+    }
+
+    fn task(&self, block: BlockIndex, node: NodeIndex) -> Option<u32> {
+        let block = &self.program.blocks[block as usize];
+        match &block.nodes.get(node as usize)?.op {
+            program::NodeOp::Task(task) => Some(*task),
+            program::NodeOp::Fused(tasks) => Some(tasks[0].task),
+            _ => None,
+        }
+    }
+
+    /// Returns the classes whose queues may have steps of this generation.
+    pub fn classes(&self) -> BTreeSet<String> {
+        let settings = self.settings();
+        let of_tasks = self.program.tasks.iter().map(|task| &task.class);
+        let of_steps = settings.steps.values().map(|step| &step.class);
+        of_tasks.chain(of_steps).chain(&settings.former_classes).cloned().collect()
     }
 }
 
@@ -86,6 +150,10 @@ pub struct Draft<'a> {
 impl<'a> Draft<'a> {
     /// Creates an empty draft that requires this state of the run.
     pub fn new(plan: &'a InstalledProgram, state: State) -> Self {
+        // Settings are replaced before the state that names them; so a draft never rests on a state that it knows the
+        // settings of no better than before.
+        let is_read = plan.settings().revision >= state.settings || state.generation != plan.keys.generation;
+        assert!(is_read, "a commit rests on settings {} of its run, which were not read", state.settings);
         let mut batch = Batch::new(plan.shard);
         seams::require_state(&mut batch, plan.keys.state(), state.to_row());
         Draft { plan, batch, changes: Vec::new(), live: 0, borrowing: false }
@@ -162,7 +230,7 @@ impl<'a> Draft<'a> {
                     let step = StepId { frame: site.id, index: site.index, node };
                     let joins = self.plan.wiring.blocks[site.block as usize].joins(node);
                     let of = joins.expect("a delivery leads to a node of its block").of;
-                    let queue = self.plan.queue(site.block, node).clone();
+                    let queue = self.plan.queue(site.block, node);
                     self.arrive(step, &queue, site.block, (target.bit, of), received);
                 }
                 Consumer::End => self.arrive_at_end(site, target.bit, received),
@@ -262,7 +330,7 @@ impl<'a> Draft<'a> {
         for node in &wiring.opening.enabled {
             let step = StepId { frame: site.id, index: site.index, node: *node };
             let ready_step = self.ready_step(site.block, vec![]);
-            self.enable(step, plan.queue(site.block, *node), &ready_step);
+            self.enable(step, &plan.queue(site.block, *node), &ready_step);
         }
         match site.frame.shape {
             Shape::Run => {}

@@ -10,6 +10,7 @@
 //! | `r` run, generation | `i` step, port | [`Received`](super::rows::Received): a delivery to that input |
 //! | `r` run, generation | `j` step | a bitmap of the deliveries that have arrived |
 //! | `r` run, generation | `l` | the count of steps in flight; stands just before `p` |
+//! | `r` run, generation | `o` | [`Settings`](super::settings::Settings) that a changed flow brought along |
 //! | `r` run, generation | `p` step | [`Parked`](super::rows::Parked) |
 //! | `r` run, generation | `u` number | [`Undo`](super::rows::Undo) |
 //! | `K` run | `m` digest | [`Memo`](super::rows::Memo) |
@@ -112,6 +113,9 @@ pub fn class_of(queue: &Group) -> Option<&str> {
     std::str::from_utf8(queue.id().strip_prefix(b"q/")?).ok()
 }
 
+/// The name of the row of settings among the rows of a generation.
+pub const SETTINGS: &[u8] = b"o";
+
 /// The prefix of the names of edges that hold outputs of runs.
 const RESULT: &[u8] = b"result";
 
@@ -177,6 +181,11 @@ impl Keys {
     /// Returns the key of the count of steps in flight.
     pub fn live(&self) -> Key {
         self.rows.key("l")
+    }
+
+    /// Returns the key of the settings that a changed flow brought to the generation.
+    pub fn settings(&self) -> Key {
+        self.rows.key(SETTINGS)
     }
 
     /// Returns the key of a frame.

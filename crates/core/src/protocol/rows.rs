@@ -36,15 +36,46 @@ pub fn read<T: DeserializeOwned>(row: &[u8]) -> Option<T> {
 }
 
 /// The row that every commit requires. It contains no progress, so it does not change while steps of the run commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     /// The current generation.
     pub generation: Generation,
     /// The phase of the run.
     pub phase: Phase,
+    /// The number of the [`Settings`](super::settings::Settings) of the generation; 0 if it has none. Written only if
+    /// it is not 0, as in rows of earlier versions.
+    pub settings: u32,
+}
+
+impl Serialize for State {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.settings {
+            0 => (self.generation, self.phase).serialize(serializer),
+            settings => (self.generation, self.phase, settings).serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for State {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        /// A number that may be missing at the end of a row.
+        struct Last(u32);
+        impl<'de> Deserialize<'de> for Last {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                Ok(Last(u32::deserialize(deserializer).unwrap_or(0)))
+            }
+        }
+        let (generation, phase, Last(settings)) = Deserialize::deserialize(deserializer)?;
+        Ok(State { generation, phase, settings })
+    }
 }
 
 impl State {
+    /// Returns the state of a generation that begins.
+    pub fn begins(generation: Generation) -> Self {
+        State { generation, phase: Phase::Running, settings: 0 }
+    }
+
     /// Encodes the state. Commits compare it byte by byte, also with rows of earlier versions, so it still has no
     /// checksum.
     pub fn to_row(&self) -> Row {
@@ -344,4 +375,20 @@ pub struct Undo {
 pub struct Memo {
     /// The outputs.
     pub outputs: Vec<Outcome>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_of_a_run_without_settings_is_written_as_before() {
+        let state = State::begins(Generation(7));
+        let before = Row::from(postcard::to_extend(&(Generation(7), Phase::Running), vec![VERSION]).unwrap());
+        assert_eq!(state.to_row(), before);
+        for settings in [0, 1, 127, 128, u32::MAX] {
+            let state = State { settings, phase: Phase::Failed { until: Timestamp::from_ms(9) }, ..state };
+            assert_eq!(read::<State>(&state.to_row()), Some(state));
+        }
+    }
 }

@@ -34,7 +34,7 @@ pub fn start<'a>(plan: &'a InstalledProgram, header: &Header, frame: &Frame, see
 
 /// Puts the rows of a generation: its state, header and root frame, with its first steps ready.
 pub fn install(plan: &InstalledProgram, draft: &mut Draft<'_>, header: &Header, frame: &Frame) {
-    let state = State { generation: plan.keys.generation, phase: Phase::Running };
+    let state = State::begins(plan.keys.generation);
     draft.batch.put(plan.keys.state(), state.to_row());
     draft.batch.put(plan.keys.header(), rows::write(header));
     for (name, stored) in programs(plan, header) {
@@ -269,7 +269,8 @@ pub fn unpark<'a>(plan: &'a InstalledProgram, state: State, parked: &[(StepId, R
         let key = plan.keys.parked(*step);
         draft.batch.require_equals(key.clone(), row.clone());
         draft.batch.delete(key);
-        let queue = parked.class.as_deref().map_or_else(keys::internal_queue, keys::class_queue);
+        // The class of the step may have changed since it was parked.
+        let queue = plan.queue(parked.ready_step.block, step.node);
         let started = seams::start_mark(&parked.ready_step);
         let ready_step = rows::ReadyStep { failed: 0, started, ..parked.ready_step.clone() };
         draft.enable(*step, &queue, &ready_step);
@@ -306,7 +307,7 @@ pub fn decided<'a>(
 pub fn redo<'a>(plan: &'a InstalledProgram, state: State, step: StepId, (row, parked): (&Row, &Parked)) -> Draft<'a> {
     let mut draft = decide(plan, state, step, row);
     let ready_step = rows::ReadyStep { started: None, ..parked.ready_step.clone() };
-    let queue = parked.class.as_deref().map_or_else(keys::internal_queue, keys::class_queue);
+    let queue = plan.queue(ready_step.block, step.node);
     draft.enable(step, &queue, &ready_step);
     draft
 }

@@ -350,14 +350,7 @@ fn aside<'a>(
 }
 
 fn class_of(plan: &InstalledProgram, taken: &Taken) -> Option<String> {
-    if taken.step.node as usize >= plan.program.blocks[taken.ready_step.block as usize].nodes.len() {
-        return None;
-    }
-    match &taken.node(plan).op {
-        program::NodeOp::Task(task) => Some(plan.program.tasks[*task as usize].class.clone()),
-        program::NodeOp::Fused(tasks) => Some(plan.program.tasks[tasks[0].task as usize].class.clone()),
-        _ => None,
-    }
+    plan.class(taken.ready_step.block, taken.step.node)
 }
 
 /// Rewrites a step's ready row while the claim is held: an attempt failed, or the body is about to start.

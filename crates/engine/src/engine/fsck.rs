@@ -264,7 +264,10 @@ impl<'a> Reading<'a> {
             state.phase,
             Phase::Running | Phase::Failing | Phase::Cancelling | Phase::Failed { .. } | Phase::Waiting
         );
-        match self.shared.ready_steps(&plan.program, &plan.keys).await {
+        if !self.shared.runs.read_settings(plan, state).await? {
+            self.tell(format!("the settings of run `{key}` are missing, or cannot be read"));
+        }
+        match self.shared.ready_steps(plan).await {
             Ok(ready) => {
                 for (at, step, ready_step) in ready {
                     self.seen.update(at.name.as_bytes());
@@ -328,6 +331,7 @@ impl PlanRows {
             }
             b'j' => drop(self.joins.insert(step()?, bitmap::read(row)?)),
             b'l' => self.live = counter::read(row)?,
+            b'o' => drop(rows::read::<onceflow_core::protocol::settings::Settings>(row)?),
             b'p' => drop(self.parked.insert(step()?, rows::read(row)?)),
             // The notes of failures while the run is undone: only people read them.
             b'x' => drop(rows::read::<Noted>(row)?),

@@ -18,6 +18,7 @@ use onceflow_core::{
         validity::output_address,
     },
     protocol::{
+        draft::InstalledProgram,
         ids::{END, FrameId, StepId},
         keys::{self, Keys},
         memo::memo_of,
@@ -26,7 +27,7 @@ use onceflow_core::{
     },
 };
 use onceflow_store::records::Scan;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Known values of the root block: the outcome of each, and the row that keeps it, if one does.
 pub(super) type KnownValues = BTreeMap<(NodeIndex, PortIndex), (Outcome, Option<Key>)>;
@@ -157,13 +158,10 @@ pub(super) fn held(run: &Run, live: &Live) -> Result<BTreeMap<String, Outcome>, 
 
 impl Shared {
     /// The steps of a generation that stand in queues, claimed or not.
-    pub(crate) async fn ready_steps(
-        &self,
-        program: &Program,
-        keys: &Keys,
-    ) -> Result<Vec<(Key, StepId, ReadyStep)>, Error> {
-        let classes: BTreeSet<_> = program.tasks.iter().map(|task| task.class.as_str()).collect();
-        let queues = classes.into_iter().map(keys::class_queue).chain([keys::internal_queue()]);
+    pub(crate) async fn ready_steps(&self, plan: &InstalledProgram) -> Result<Vec<(Key, StepId, ReadyStep)>, Error> {
+        let keys = &plan.keys;
+        let classes = plan.classes();
+        let queues = classes.iter().map(|class| keys::class_queue(class)).chain([keys::internal_queue()]);
         let mut found = Vec::new();
         for queue in queues.chain(self.unserved_queues().await?) {
             for (name, row) in self.all_rows(queue.clone(), &keys.run.0).await? {

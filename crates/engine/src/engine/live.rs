@@ -31,7 +31,7 @@ pub(super) struct Live {
 impl Shared {
     /// Reads the part of a run that is under way.
     pub(super) async fn live(&self, run: &Run) -> Result<Live, Error> {
-        let (keys, program) = (&run.plan.keys, &run.plan.program);
+        let keys = &run.plan.keys;
         let damaged = || Error::damaged(format!("a row of run `{}`", run.key));
         let mut frames = BTreeMap::new();
         for (name, frame) in self.all_frames(run).await? {
@@ -51,7 +51,7 @@ impl Shared {
             ready_steps.insert(step, row.ready_step);
             parked.insert(step, row.why);
         }
-        for (key, step, ready_step) in self.ready_steps(program, keys).await? {
+        for (key, step, ready_step) in self.ready_steps(&run.plan).await? {
             ready_steps.insert(step, ready_step);
             queued.insert(step, key);
         }

@@ -1,4 +1,4 @@
-//! The steps of a run's flow as a tree, and settings of steps that differ between two programs.
+//! The steps of a run's flow as a tree.
 
 use crate::{Error, Handle};
 use futures_util::future::BoxFuture;
@@ -6,14 +6,14 @@ use onceflow_core::{
     model::{
         InstancePath, Node, Program,
         program::{NodeOp, ROOT},
-        task::{ResourceRequest, Retry, TaskSpec},
+        task::TaskSpec,
     },
     protocol::{
         keys,
         rows::{self, Head},
     },
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// A step of a flow as it was written: one line of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,20 +62,6 @@ pub(super) fn outline(program: &Program) -> Vec<Outline> {
     let line =
         |(line, task): (Outline, Option<&TaskSpec>)| Outline { task: task.map(|task| task.name.clone()), ..line };
     drawn(program).into_iter().map(line).collect()
-}
-
-/// The steps of a program whose retry, timeout, class or resources differ from those in another program with the same
-/// steps.
-pub(super) fn unlike(program: &Program, other: &Program) -> Vec<String> {
-    fn settings(task: &TaskSpec) -> (&Retry, Option<u64>, &str, &ResourceRequest) {
-        (&task.retry, task.timeout_ms, &task.class, &task.resources)
-    }
-    let others: BTreeMap<_, _> = drawn(other).into_iter().map(|(line, task)| (line.address, task)).collect();
-    let is_unlike = |address: &String, task: &TaskSpec| {
-        others.get(address).copied().flatten().is_some_and(|other| settings(other) != settings(task))
-    };
-    let tasks = drawn(program).into_iter().filter_map(|(line, task)| Some((line.address, task?)));
-    tasks.filter(|(address, task)| is_unlike(address, task)).map(|(address, _)| address).collect()
 }
 
 /// The steps of a program, each with its task if it is one.

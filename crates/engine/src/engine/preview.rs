@@ -10,8 +10,8 @@ use super::{
     inputs::Inputs,
     known::KnownValues,
     live::Live,
-    outline::unlike,
     replan::{PlannedFrom, PlannedRun},
+    settings::settings_for,
     summary::Summary,
 };
 use crate::{Error, Handle, RunStatus, data, runs::Run};
@@ -61,7 +61,12 @@ pub struct Preview {
     pub explanation: Explanation,
     /// The error with which the action would be refused.
     pub refused: Option<Error>,
-    /// The addresses of steps whose changed retry, timeout, class or resources the run would not take up.
+    /// The addresses of steps that have another retry, timeout, class or resources in an unfinished run, which the run
+    /// takes up though nothing else changed.
+    pub taken_up: Vec<String>,
+    /// What follows a failure changes, which the run takes up: steps that do not depend on it continue, or stop.
+    pub finish_independent: Option<bool>,
+    /// The addresses of steps with changed settings that the run would not take up.
     pub ignored: Vec<String>,
     /// The steps that would be undone if the run was cancelled, or that are being undone, the last first.
     pub undos: Vec<String>,
@@ -222,17 +227,23 @@ impl Engine {
             return Ok(Some((preview, None)));
         }
         let before = shared.before(&run.header).await?;
-        let ignored = before.as_ref().map_or(vec![], |before| unlike(&asked.program, &before.program));
         let mut preview = Preview {
             run: Some(summary),
             is_same: Some(is_same),
-            ignored: if is_same { ignored } else { vec![] },
             undos,
             undecided: super::again::undecided_of(run, &live),
             started: shared.started_of(run, &live).await?,
             eaches: each_progress(run, &live),
             ..Preview::empty()
         };
+        if is_same {
+            let (settings, changed) = settings_for(run, &asked.program, asked.start.finish_independent);
+            let is_changed = settings.steps != run.plan.settings().steps;
+            preview.taken_up = if is_changed { changed.addresses } else { vec![] };
+            preview.finish_independent =
+                Some(asked.start.finish_independent).filter(|independent| *independent != run.finish_independent());
+            preview.ignored = changed.ignored;
+        }
         let Some(before) = before else {
             let refused = Error::damaged(format!("the program of run `{}`", run.key));
             let explanation = self.preview_new(asked).await?.0.explanation;
@@ -292,6 +303,7 @@ impl Engine {
         let start = Start {
             outputs: header.requested.clone(),
             keep_ms: header.keep_ms,
+            finish_independent: run.finish_independent(),
             ..Start::new(header.key.clone(), Library::default(), header.flow.clone())
         };
         let inputs = self.own_inputs(&start, run, program.identity().inputs).await?;
@@ -341,6 +353,8 @@ impl Preview {
             is_same: None,
             explanation: Explanation::default(),
             refused: None,
+            taken_up: vec![],
+            finish_independent: None,
             ignored: vec![],
             undos: vec![],
             undecided: vec![],

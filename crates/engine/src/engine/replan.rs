@@ -250,7 +250,7 @@ impl Engine {
         draft.batch.ops.push(removal(&old.plan, &old.header));
         let _order = shared.events.order_if_wanted().await;
         let Some(position) = self.commit_beginning(asked, draft, &changes).await? else { return Ok(None) };
-        let run = shared.runs.remember(plan, header, State { generation, phase: Phase::Running });
+        let run = shared.runs.remember(plan, header, State::begins(generation));
         shared.signals.look.notify_one();
         let what = EventKind::DidStart { generation: generation.0 };
         shared.events.tell(position, Event { run: run.key.clone(), kind: what });

@@ -78,7 +78,7 @@ impl Shared {
         if !program.tasks.iter().any(|task| task.effect == Effect::AtMostOnce) {
             return Ok(vec![]);
         }
-        let ready = self.ready_steps(program, &run.plan.keys).await?;
+        let ready = self.ready_steps(&run.plan).await?;
         self.started_among(run, ready).await
     }
 

@@ -21,7 +21,6 @@ use onceflow_core::{
     row::counter,
 };
 use onceflow_store::records::Scan;
-use std::collections::BTreeSet;
 
 /// Failures listed for each run in a list of runs. A single run lists up to 1000 (`Shared::parked_first_of`).
 const LISTED_FAILURES_MAX: usize = 10;
@@ -243,10 +242,10 @@ impl Shared {
             return Ok(Some(false));
         }
         let Some(run) = self.runs.run(id, None).await? else { return Ok(None) };
-        let classes: BTreeSet<_> = run.plan.program.tasks.iter().map(|task| task.class.as_str()).collect();
+        let classes = run.plan.classes();
         let any_serves = status.is_being_undone() || classes.is_empty();
         let serves =
-            |class: &&str| takes_here && self.takes(class, &[]) || living.iter().any(|worker| worker.serves(class));
+            |class: &String| takes_here && self.takes(class, &[]) || living.iter().any(|worker| worker.serves(class));
         Ok(Some(any_serves || classes.iter().any(serves)))
     }
 }

@@ -15,9 +15,9 @@ use futures_util::future::BoxFuture;
 use onceflow_core::{
     Fence, Group, Name, Timestamp,
     limits::SCAN_ROWS_MAX,
-    model::Program,
     protocol::{
         claim,
+        draft::InstalledProgram,
         ids::{RunId, StepId},
         keys, rows, step,
     },
@@ -240,9 +240,7 @@ impl Handle {
     pub fn classes(&self) -> BoxFuture<'_, Result<BTreeSet<String>, Error>> {
         Box::pin(async move {
             let run = self.shared.runs.read_run(self.id()).await?;
-            Ok(run
-                .map(|run| run.plan.program.tasks.iter().map(|task| task.class.clone()).collect())
-                .unwrap_or_default())
+            Ok(run.map(|run| run.plan.classes()).unwrap_or_default())
         })
     }
 
@@ -257,7 +255,7 @@ impl Handle {
             let Some(run) = self.shared.runs.read_run(id).await? else { return Ok(vec![]) };
             let workers = self.shared.workers().await?;
             let mut found = Vec::new();
-            for (queue, class, tasks) in self.shared.queues_of(&run.plan.program).await? {
+            for (queue, class, tasks) in self.shared.queues_of(&run.plan).await? {
                 if workers.iter().any(|worker| worker.can(&class, &tasks)) {
                     continue;
                 }
@@ -285,7 +283,7 @@ impl Handle {
                 return Ok(());
             }
             let workers = self.shared.workers().await?;
-            for (queue, class, tasks) in self.shared.queues_of(&run.plan.program).await? {
+            for (queue, class, tasks) in self.shared.queues_of(&run.plan).await? {
                 let Some(stopped) = self.shared.stopped(id, run.plan.keys.generation).await? else { return Ok(()) };
                 if workers.iter().any(|worker| worker.can(&class, &tasks)) || self.shared.takes(&class, &tasks) {
                     continue;
@@ -335,8 +333,8 @@ impl Shared {
 
     /// The queues that steps of a program may stand in, but for the internal one; each with its class, and the tasks it
     /// is for.
-    async fn queues_of(&self, program: &Program) -> Result<Vec<(Group, String, Vec<(String, String)>)>, Error> {
-        let classes: BTreeSet<_> = program.tasks.iter().map(|task| task.class.clone()).collect();
+    async fn queues_of(&self, plan: &InstalledProgram) -> Result<Vec<(Group, String, Vec<(String, String)>)>, Error> {
+        let classes = plan.classes();
         let unserved = self.unserved().await?;
         let unserved = unserved.into_iter().map(|(name, _, it)| (keys::unserved_queue(&name), it.class, it.tasks));
         Ok(classes.into_iter().map(|class| (keys::class_queue(&class), class, vec![])).chain(unserved).collect())

@@ -15,7 +15,7 @@ use onceflow_core::{
         claim,
         draft::Draft,
         ids::{FrameId, RunId, StepId},
-        keys::Keys,
+        keys::{Keys, SETTINGS},
         rows::{self, Failed, ReadyStep, State},
         run,
     },
@@ -38,8 +38,10 @@ impl Work<'_> {
         loop {
             let scan = Scan::of(plan.keys.rows.clone(), REMOVE_ROWS_MAX);
             let page = shared.records.scan(shared.shard(), scan).await?;
-            let rows: Vec<_> =
-                page.rows.into_iter().filter(|(name, _)| name.as_bytes() != NOTED && *name != frame).collect();
+            // The state names the settings until the run is gone.
+            let stays =
+                |name: &onceflow_core::Name| name.as_bytes() == NOTED || name.as_bytes() == SETTINGS || *name == frame;
+            let rows: Vec<_> = page.rows.into_iter().filter(|(name, _)| !stays(name)).collect();
             if rows.is_empty() && !page.more {
                 break;
             }
@@ -159,13 +161,17 @@ impl Worker {
         loop {
             let scan = Scan::of(plan.keys.rows.clone(), REMOVE_ROWS_MAX);
             let page = shared.records.scan(shared.shard(), scan).await?;
-            if page.rows.is_empty() {
+            let rows: Vec<_> = page.rows.into_iter().filter(|(name, _)| name.as_bytes() != SETTINGS).collect();
+            if rows.is_empty() && !page.more {
                 break;
             }
             // Refused if another worker does the same; then its rows are gone.
-            let _again = shared.commit_outside(run::remove(&plan, &page.rows), &[]).await?;
+            let _again = shared.commit_outside(run::remove(&plan, &rows), &[]).await?;
         }
-        for (key, other, ready_step) in shared.ready_steps(&plan.program, &plan.keys).await? {
+        // Settings say in which queues steps of the plan may stand, so they go after these.
+        let settings = shared.row(plan.keys.settings()).await?;
+        settings.as_deref().and_then(rows::read).into_iter().for_each(|settings| plan.set_settings(settings));
+        for (key, other, ready_step) in shared.ready_steps(&plan).await? {
             if other != step {
                 let mut draft = Draft::of_new_run(&plan);
                 draft.batch.require_present(key.clone());
@@ -176,6 +182,7 @@ impl Worker {
         }
         let mut draft = Draft::of_new_run(&plan);
         draft.batch = job.claim.drop_work(shared.shard());
+        draft.batch.delete(plan.keys.settings());
         for (name, stored) in run::program_edges(&plan).into_iter().zip(programs) {
             draft.changes.push(ValueChange::clear(name, stored.id.clone()));
         }

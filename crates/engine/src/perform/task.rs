@@ -25,7 +25,7 @@ pub(super) use body::{Started, blocking, overrun, panicked, walled};
 use futures_util::future::{Either, select};
 use onceflow_core::{
     Digest, limits,
-    model::{Effect, TaskSpec, program::NodeOp},
+    model::{Effect, TaskSpec},
     payload::Outcome,
     protocol::{
         rows::{Failed, Held, Phase, ReadyStep, State, Why},
@@ -140,8 +140,10 @@ impl Work<'_> {
             }
             ready_step.failed = attempt;
             ready_step.started = None;
-            if !self.try_again(slot, &spec, &ready_step, failure.causes).await? {
-                return Ok(None);
+            match self.try_again(slot, &spec, &ready_step, failure.causes).await? {
+                NextAttempt::Begins => {}
+                NextAttempt::Left => return Ok(None),
+                NextAttempt::RunFailed(failed) => return self.park_failed(slot, failed, None).await,
             }
         }
     }
@@ -192,13 +194,8 @@ impl Work<'_> {
 
     /// The task of the step; of a fused one, the first: fused tasks agree in effect, class and limits.
     fn spec(&self) -> TaskSpec {
-        let plan = &self.run.plan;
-        let task = match &self.taken.node(plan).op {
-            NodeOp::Task(task) => *task,
-            NodeOp::Fused(tasks) => tasks[0].task,
-            _ => unreachable!("only tasks are performed here"),
-        };
-        plan.program.tasks[task as usize].clone()
+        let spec = self.run.plan.spec(self.taken.ready_step.block, self.taken.step.node);
+        spec.expect("only tasks are performed here")
     }
 
     /// Stores and commits the outputs that the body gave. [`WorkCommit::DecideAgain`] if rows that a transactional body
@@ -309,19 +306,22 @@ impl Work<'_> {
             let why = format!("{}: {}", failed.address, failed.causes.join(": ")).into();
             return self.give(slot, &step::failed_outputs(node, &why), Some(what)).await;
         }
-        self.park_failed(slot, failed, what).await
+        self.park_failed(slot, failed, Some(what)).await
     }
 
     /// Parks the step until the run is retried.
-    async fn park_failed(&self, slot: &Slot, failed: Failed, what: EventKind) -> Result<Option<Job>, Error> {
+    async fn park_failed(&self, slot: &Slot, failed: Failed, what: Option<EventKind>) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
-        let finish_independent = self.run.header.finish_independent;
         let park = |state: State| {
-            let next = if finish_independent || state.phase != Phase::Running { state.phase } else { Phase::Failing };
+            let next = if self.run.finish_independent() || state.phase != Phase::Running {
+                state.phase
+            } else {
+                Phase::Failing
+            };
             step::park(plan, state, &self.taken, Why::Failed(failed.clone()), next)
         };
-        let committed = self.commit(slot, &[], Some(what), park).await?;
-        if !finish_independent {
+        let committed = self.commit(slot, &[], what, park).await?;
+        if !self.run.finish_independent() {
             self.worker.shared.runs.read_run(plan.keys.run).await?;
         }
         Ok(committed.next())
@@ -332,14 +332,14 @@ impl Work<'_> {
         Tx::new(FlowRows::new(self.worker.shared.clone(), &self.run.header.flow))
     }
 
-    /// Records that an attempt failed, and waits before the next. False if the step is not ours any more.
+    /// Records that an attempt failed, and waits before the next.
     async fn try_again(
         &self,
         slot: &Slot,
         spec: &TaskSpec,
         ready_step: &ReadyStep,
         causes: Vec<String>,
-    ) -> Result<bool, Error> {
+    ) -> Result<NextAttempt, Error> {
         let shared = &self.worker.shared;
         let failed = Failed {
             address: self.address().await?.into(),
@@ -350,21 +350,34 @@ impl Work<'_> {
         tracing::debug!(address = %failed.address, attempt = failed.attempt, causes = ?failed.causes, "an attempt failed");
         let note = |state: State| step::note(&self.run.plan, state, &self.taken, ready_step);
         let committed = shared.commit(&self.run, &self.taken, None, &[], note).await?;
-        let WorkCommit::Committed { position, .. } = committed else { return Ok(false) };
-        self.tell_in_order(position, EventKind::DidFail(failed)).await;
+        let WorkCommit::Committed { position, .. } = committed else { return Ok(NextAttempt::Left) };
+        self.tell_in_order(position, EventKind::DidFail(failed.clone())).await;
         let (heartbeat, resting) = (self.heartbeat(true), self.worker.capacity.rest(slot));
         let pause = shared.world.sleep(pause_ms(spec, ready_step.failed, shared.world.random()));
         if let Either::Right((Stop::Lost, _)) = select(pause, std::pin::pin!(heartbeat.stopped())).await {
-            return Ok(false);
+            return Ok(NextAttempt::Left);
         }
         drop((heartbeat, resting));
-        let goes_on = !self.worker.is_stopping() && self.run.state().phase.dispatches();
-        if !goes_on {
+        let is_handled = self.taken.frame.guarded || self.taken.node(&self.run.plan).attempt;
+        let is_there = shared.runs.see_state(&self.run).await?;
+        match self.run.state().phase {
+            Phase::Running if is_there && !self.worker.is_stopping() => Ok(NextAttempt::Begins),
+            // Another step has failed the run: this failure is one of its failures too.
+            Phase::Failing if is_there && !is_handled => Ok(NextAttempt::RunFailed(failed)),
             // The worker that claims it next continues at this attempt, or parks it if the run has stopped.
-            self.give_back().await?;
+            _ => self.give_back().await.map(|()| NextAttempt::Left),
         }
-        Ok(goes_on)
     }
+}
+
+/// The continuation after a failed attempt that may be followed by another.
+enum NextAttempt {
+    /// The next attempt begins.
+    Begins,
+    /// The step is given back, or not ours any more.
+    Left,
+    /// The run has failed meanwhile: there is no other attempt, and this is the failure of the step.
+    RunFailed(Failed),
 }
 
 /// The causes of the failure of a task that gave a file which cannot be read.

@@ -56,7 +56,7 @@ fn tasks_of<'a>(run: &'a Run, taken: &Taken) -> Vec<&'a TaskSpec> {
 /// The row that announces a step as unserved; `None` if it is internal.
 fn unserved_of(run: &Run, taken: &Taken) -> Option<Unserved> {
     let tasks = tasks_of(run, taken);
-    let class = tasks.first()?.class.clone();
+    let class = run.plan.class(taken.ready_step.block, taken.step.node)?;
     let tasks = tasks.iter().map(|task| (task.name.clone(), task.version.clone())).collect();
     Some(Unserved { class, tasks, by: taken.claim.fence })
 }
@@ -188,10 +188,13 @@ impl Worker {
 }
 
 impl Work<'_> {
-    /// The queue of the step's class, if the step is in the internal queue and this worker does not claim its class.
+    /// The queue of the step's class, if the step is in the internal queue and this worker does not claim its class,
+    /// or in the queue of a class that it had before the settings of the run changed.
     pub(crate) fn is_elsewhere(&self, spec: &TaskSpec) -> Option<Group> {
+        let is_former = keys::class_of(&self.taken.claim.queue).is_some_and(|class| class != spec.class);
         let is_internal = self.taken.claim.queue == keys::internal_queue();
-        (is_internal && !self.worker.capacity.takes(&spec.class)).then(|| keys::class_queue(&spec.class))
+        let is_not_here = is_internal && !self.worker.capacity.takes(&spec.class);
+        (is_former || is_not_here).then(|| keys::class_queue(&spec.class))
     }
 
     /// Leaves the step to workers that offer its task.

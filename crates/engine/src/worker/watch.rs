@@ -100,7 +100,10 @@ impl Worker {
             if let (Some(known), Some(state)) = (self.shared.runs.known(run), state)
                 && known.plan.keys.generation == state.generation
             {
-                known.set_state(state);
+                // Settings that cannot be read now are read by whoever commits next.
+                if self.shared.runs.read_settings(&known.plan, state).await? {
+                    known.set_state(state);
+                }
             }
             self.alive.end(|whose| whose.is_over(run, state));
         }

@@ -15,6 +15,7 @@ mod meanwhile;
 mod preview;
 mod replan;
 mod sent;
+mod settings;
 mod shapes;
 mod skew;
 mod stops;

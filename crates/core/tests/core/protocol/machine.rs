@@ -24,7 +24,7 @@ use std::{
     sync::Arc,
 };
 
-const STATE: State = State { generation: Generation(0), phase: Phase::Running };
+const STATE: State = State { generation: Generation(0), phase: Phase::Running, settings: 0 };
 
 fn end(text: &str, port: &str) -> Endpoint {
     let is_module = |name: &str| !name.starts_with(['x', 'y', 'z']);

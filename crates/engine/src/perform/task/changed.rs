@@ -48,6 +48,6 @@ impl Work<'_> {
         }
         let failed = Failed { address: self.address().await?.into(), attempt, causes: shortened(causes), started };
         let what = EventKind::DidFail(failed.clone());
-        self.park_failed(slot, failed, what).await
+        self.park_failed(slot, failed, Some(what)).await
     }
 }

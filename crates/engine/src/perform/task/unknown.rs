@@ -152,7 +152,7 @@ fn memo_of_parked(run: &Run, step: StepId, parked: &Parked, frame: &Arc<Frame>, 
     let (Some(_), Why::Unknown { started, address }) = (run.header.keep_ms, &parked.why) else { return None };
     let (plan, ready_step) = (&run.plan, parked.ready_step.clone());
     let (queue, name) =
-        (plan.queue(ready_step.block, step.node).clone(), step.queue_name(plan.keys.run, ready_step.generation));
+        (plan.queue(ready_step.block, step.node), step.queue_name(plan.keys.run, ready_step.generation));
     // Parked, so it has no ready row.
     let claim = WorkClaim { queue, name, fence: *started, row: Row::default() };
     let taken = Taken { step, claim, ready_step, frame: frame.clone(), inbox: inbox.to_vec() };
