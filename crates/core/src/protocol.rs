@@ -17,6 +17,7 @@
 //! | [`rows`] | contents of those rows |
 //! | [`memo`] | the digest of a step's code and inputs |
 //! | [`premise`] | names of the facts that a draft requires |
+//! | [`timer`] | durable deadlines of suspended steps |
 //! | [`draft`] | a commit while it is written: deliveries, joins, openings |
 //! | [`step`] | commits, opens, parks or retries a claimed step |
 //! | [`run`] | starts, ends and removes a run |
@@ -30,3 +31,4 @@ pub mod premise;
 pub mod rows;
 pub mod run;
 pub mod step;
+pub mod timer;

@@ -19,5 +19,6 @@ mod shapes;
 mod skew;
 mod stops;
 mod support;
+mod suspended;
 mod undoing;
 mod workers;
