@@ -6,6 +6,7 @@ mod data;
 mod effects;
 mod ends;
 mod expired;
+mod fair;
 mod faults;
 mod fetching;
 mod files;
