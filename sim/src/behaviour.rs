@@ -22,6 +22,8 @@ pub struct Behaviour {
     pub panics: bool,
     /// It undoes another.
     pub undoes: bool,
+    /// Every attempt is suspended first, and goes on when it is woken.
+    pub suspends: bool,
 }
 
 impl Behaviour {
@@ -30,7 +32,8 @@ impl Behaviour {
         let flags = u8::from(self.repairable)
             | u8::from(self.random) << 1
             | u8::from(self.panics) << 2
-            | u8::from(self.undoes) << 3;
+            | u8::from(self.undoes) << 3
+            | u8::from(self.suspends) << 4;
         let [a, b] = self.slow.to_be_bytes();
         vec![self.flaky, self.fails, flags, a, b, self.counts_to]
     }
@@ -45,6 +48,7 @@ impl Behaviour {
             random: flags & 2 != 0,
             panics: flags & 4 != 0,
             undoes: flags & 8 != 0,
+            suspends: flags & 16 != 0,
             slow: u16::from_be_bytes([a, b]),
             counts_to,
         }
@@ -66,6 +70,8 @@ pub struct Style {
     pub writing: bool,
     /// Some are slow.
     pub slow: bool,
+    /// Some are suspended.
+    pub suspending: bool,
 }
 
 impl Style {
@@ -78,6 +84,7 @@ impl Style {
             undoing: random.percent(25),
             writing: random.percent(30),
             slow: random.percent(50),
+            suspending: random.percent(30),
         }
     }
 }
@@ -106,6 +113,7 @@ pub fn task(random: &mut Random, style: Style, name: String, inputs: Vec<Port>, 
     if style.slow && random.percent(40) {
         behaviour.slow = [5, 30, 120, 300][random.below(4)];
     }
+    behaviour.suspends = style.suspending && spec.effect == Effect::Idempotent && random.percent(35);
     behaviour.random = style.random && random.percent(40);
     if random.percent(15) {
         spec.class = NARROW.into();

@@ -10,7 +10,7 @@ use crate::{
     value::Value,
 };
 use onceflow_core::model::{Effect, TaskSpec};
-use onceflow_engine::task::{Attempt, Body, Data, Failure, Step, Tx, Verdict};
+use onceflow_engine::task::{Attempt, Body, Data, Failure, Step, Suspension, Tx, Verdict};
 use onceflow_store::BoxFuture;
 use std::sync::{Arc, Mutex};
 
@@ -65,6 +65,15 @@ impl Body for SimBody {
         });
         if behaviour.undoes {
             return self.undo(&step, behaviour);
+        }
+        if behaviour.suspends && step.resumed().is_none() {
+            lock(&self.truth).suspended.insert((step.run(), step.address()));
+            let timeout_ms = Some(self.sim.below(self.lease_ms));
+            return Attempt::Suspended(Suspension { handle: step.key(), timeout_ms });
+        }
+        if let Some(resumed) = step.resumed().filter(|resumed| resumed.handle != step.key()) {
+            let seen = format!("{} goes on with the handle {}", step.address(), resumed.handle);
+            lock(&self.truth).violate("a suspended attempt is found again", seen);
         }
         let at = self.log(&step, &inputs);
         let failure = self.failure(&step, behaviour, &inputs);

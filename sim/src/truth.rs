@@ -95,6 +95,8 @@ pub struct Truth {
     pub written: BTreeMap<Position, (RunId, String)>,
     /// What the user has repaired.
     pub repaired: bool,
+    /// Steps that were suspended.
+    pub suspended: BTreeSet<(RunId, String)>,
     /// Bodies at work.
     pub working: usize,
     /// All bodies that ever started.

@@ -41,6 +41,9 @@ pub const SCAN_ROWS_MAX: usize = 4096;
 /// Rows that one `get` requests.
 pub const GET_KEYS_MAX: usize = 4096;
 
+/// Bytes in the handle of a suspended attempt: the name of a job or of an event, not its content.
+pub const HANDLE_BYTES_MAX: usize = 1024;
+
 /// Inbox rows returned with a claim. A step with more inputs reads the rest by `scan`.
 pub const CLAIM_ROWS_MAX: usize = 256;
 

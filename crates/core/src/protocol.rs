@@ -18,6 +18,7 @@
 //! | [`memo`] | the digest of a step's code and inputs |
 //! | [`premise`] | names of the facts that a draft requires |
 //! | [`settings`] | settings that a changed flow brings to a run that has begun |
+//! | [`timer`] | durable deadlines of suspended steps |
 //! | [`draft`] | a commit while it is written: deliveries, joins, openings |
 //! | [`step`] | commits, opens, parks or retries a claimed step |
 //! | [`run`] | starts, ends and removes a run |
@@ -32,3 +33,4 @@ pub mod rows;
 pub mod run;
 pub mod settings;
 pub mod step;
+pub mod timer;

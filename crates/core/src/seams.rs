@@ -10,14 +10,14 @@ use crate::{
     payload::Outcome,
     protocol::{
         claim::WorkClaim,
-        rows::{Held, ReadyStep, Received},
+        rows::{Held, ReadyStep, Received, Why},
     },
     row::Row,
 };
 
-/// A batch must be repeatable. A bug that repeats arrivals on purpose is exempt.
+/// A batch must be repeatable. Bugs that repeat arrivals or wakes on purpose are exempt.
 pub(crate) fn must_be_repeatable() -> bool {
-    !is_on("arrivals-repeated") && !is_on("arrivals-counted")
+    !is_on("arrivals-repeated") && !is_on("arrivals-counted") && !is_on("woken-stays-parked")
 }
 
 /// Every start of a process has an incarnation of its own.
@@ -52,6 +52,30 @@ pub(crate) fn require_deadline(batch: &mut Batch, key: Key, deadline: Row) {
 pub(crate) fn delete_ready_row(batch: &mut Batch, ready_row: Key) {
     if !is_on("row-deleted-apart") {
         batch.delete(ready_row);
+    }
+}
+
+/// Suspending a step deletes its ready row with its claim.
+pub(crate) fn leave_suspended(batch: &mut Batch, claim: &WorkClaim) {
+    if is_on("suspended-stays-ready") {
+        batch.delete(claim.claim_key()).delete(claim.deadline_key());
+    } else {
+        claim.leave(batch);
+    }
+}
+
+/// The timer of a suspended step is put in the batch that suspends it.
+pub(crate) fn set_timer(batch: &mut Batch, key: Key, row: Row) {
+    if !is_on("timer-not-set") {
+        batch.put(key, row);
+    }
+}
+
+/// Waking a step, or deciding its outcome, requires its parked row and deletes it.
+pub(crate) fn delete_parked(batch: &mut Batch, key: Key, row: Row, why: &Why) {
+    batch.require_equals(key.clone(), row);
+    if !(is_on("woken-stays-parked") && matches!(why, Why::Suspended { .. })) {
+        batch.delete(key);
     }
 }
 

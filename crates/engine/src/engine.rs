@@ -31,6 +31,7 @@ mod start;
 mod started;
 pub(crate) mod summary;
 mod superseded;
+mod timers;
 mod transfer;
 mod usage;
 pub(crate) mod workers;

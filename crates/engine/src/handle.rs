@@ -75,7 +75,12 @@ impl Handle {
                 let mut progress = std::pin::pin!(progress);
                 progress.as_mut().enable();
                 if self.is_at_rest().await? {
-                    let summary = self.summary().await?;
+                    let mut summary = self.summary().await?;
+                    if summary.status == RunStatus::Waiting {
+                        // A deadline may have passed while no process was there.
+                        self.shared.fire_timers().await?;
+                        summary = self.summary().await?;
+                    }
                     if summary.status.is_at_rest() {
                         return Ok(summary);
                     }
@@ -369,7 +374,7 @@ impl Handle {
             if let Phase::NotUndone { .. } = run.state().phase {
                 return self.resolve_undo(&run, address, resolution).await;
             }
-            let is_it = |why: &Why| matches!(why, Why::Unknown { address: at, .. } if **at == *address);
+            let is_it = |why: &Why| why.awaited().is_some_and(|at| **at == *address);
             let Some((step, row, parked)) = self.shared.parked_for(&run.plan.keys, is_it, 1).await?.pop() else {
                 return Err(refused(format!("has no step {address} whose outcome is not known")));
             };

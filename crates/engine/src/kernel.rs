@@ -8,6 +8,7 @@
 //! | **lost reply**: the same batch is sent again, then the rows tell whether it happened | `commit`, `claims` |
 //! | **refused**: another worker has the work, or the run went on; the work is dropped without a trace | `commit` |
 //! | **takeover**: work of a worker whose deadline has passed is freed | `heartbeat` |
+//! | **timer**: work that is suspended is woken at its deadline | `timers` |
 //! | **drain**: no further claims, and work in progress is waited for | `drain` |
 //!
 //! The batches are decided in [`onceflow_core::protocol::claim`] (claims) and by the owner of the work (its commit). The
@@ -17,6 +18,7 @@ mod claims;
 mod commit;
 mod drain;
 mod heartbeat;
+mod timers;
 
 use crate::Error;
 pub(crate) use claims::{Asked, Job};

@@ -13,6 +13,7 @@ use bytes::Bytes;
 pub use failure::Failure;
 use onceflow_core::Digest;
 use onceflow_core::model::{InstancePath, Program, TaskSpec, program::NodeOp};
+pub use onceflow_core::protocol::rows::Resumed;
 use onceflow_core::protocol::{ids::RunId, rows::Held};
 use onceflow_store::BoxFuture;
 pub use onceflow_store::values::FileStat;
@@ -95,6 +96,8 @@ impl FileData {
 pub struct Step {
     pub(crate) at: Arc<At>,
     pub(crate) attempt: u32,
+    /// The suspended attempt that this one continues.
+    pub(crate) resumed: Option<Arc<Resumed>>,
     pub(crate) tx: Option<Tx>,
     /// The resources of the machine that the step has reserved.
     pub(crate) reserved: Option<Arc<Mutex<Option<Reserved>>>>,
@@ -177,6 +180,12 @@ impl Step {
         self.attempt
     }
 
+    /// The suspended attempt that this one continues: its handle, and whether its deadline has passed. `None` for an
+    /// attempt that begins.
+    pub fn resumed(&self) -> Option<&Resumed> {
+        self.resumed.as_deref()
+    }
+
     /// The body should report its log with [`Step::set_log`]: true on a store that several machines share, where the
     /// log can be read nowhere else.
     pub fn wants_log(&self) -> bool {
@@ -242,7 +251,7 @@ impl Step {
             task: 0,
             resources: Arc::default(),
         };
-        Step { at: Arc::new(at), attempt, tx: None, reserved: None, aside: None }
+        Step { at: Arc::new(at), attempt, resumed: None, tx: None, reserved: None, aside: None }
     }
 
     /// The engine's resource of this type: see [`Options::resources`](crate::Options::resources).
@@ -283,6 +292,13 @@ pub trait Body: Any + Send + Sync {
         vec![]
     }
 
+    /// Ends what a suspended attempt has left outside, because its run was cancelled, failed for good or has a new plan.
+    /// It may be called several times, also after the attempt has ended by itself. Does nothing by default.
+    fn cancel<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), Failure>> {
+        let _ = handle;
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Finds out the outcome of an interrupted attempt of an at-most-once task, whose worker is gone. `None` if the
     /// body has no way to find out.
     fn verify(&self, step: Step, inputs: Vec<Data>) -> Option<BoxFuture<'static, Verdict>> {
@@ -306,6 +322,10 @@ pub enum Verdict {
 pub enum Attempt {
     /// Finished already.
     Done(Result<Vec<Data>, Failure>),
+    /// Suspended already: the attempt goes on outside.
+    Suspended(Suspension),
+    /// A future that ends with outputs or suspended; dropped when the attempt is given up.
+    Suspending(BoxFuture<'static, Result<AttemptEnd, Failure>>),
     /// A future; dropped when the attempt is given up.
     Async(BoxFuture<'static, Result<Vec<Data>, Failure>>),
     /// Code that blocks its thread and cannot be stopped: an attempt that is given up is over when the thread has
@@ -314,6 +334,27 @@ pub enum Attempt {
     /// Code that blocks its thread, and is harmless if it continues while another attempt runs or after the engine was
     /// closed: its thread is abandoned when the attempt is given up.
     Abandonable(Box<dyn FnOnce() -> Result<Vec<Data>, Failure> + Send>),
+}
+
+/// How an attempt ended that did not fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AttemptEnd {
+    /// With these outputs.
+    Done(Vec<Data>),
+    /// Suspended: the attempt goes on outside.
+    Suspended(Suspension),
+}
+
+/// An attempt that goes on outside of the engine: an event is awaited, or a job runs elsewhere. Until it is woken the step
+/// holds no slot, no heartbeat and no memory; the handle stands in the store. The outputs are reported with
+/// [`Handle::resolve`](crate::Handle::resolve), or the attempt is taken up again: the body is started with
+/// [`Step::resumed`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suspension {
+    /// Names what the body has left outside: the worker that takes up the attempt knows nothing else of it.
+    pub handle: String,
+    /// The attempt is taken up again after so many milliseconds.
+    pub timeout_ms: Option<u64>,
 }
 
 /// A task with its code.

@@ -230,10 +230,16 @@ impl Worker {
                     if had_trouble {
                         self.troubles.forget(&job.claim.name);
                     }
-                    next.map(|next| {
+                    let next = next.map(|next| {
                         let hold = self.alive.hold(&next);
                         (next, hold)
-                    })
+                    });
+                    slot.count_step();
+                    if slot.is_turn_of_others() {
+                        // A chain of pure steps never waits by itself, and would keep its thread.
+                        onceflow_store::world::yield_now().await;
+                    }
+                    next
                 }
                 Err(error) => {
                     self.failed(&job, &error, hold).await;
@@ -269,7 +275,9 @@ impl Worker {
     }
 
     fn ask(&self, slot: &Slot) -> Option<Asked> {
-        self.shared.kernel.ask(self.capacity.queues(slot), Pick::EnabledFirst, self.shared.world.clock())
+        // A slot that only ever took the step it has just made ready would never leave an endless chain.
+        let pick = if slot.is_turn_of_others() { Pick::InTurn } else { Pick::EnabledFirst };
+        self.shared.kernel.ask(self.capacity.queues(slot), pick, self.shared.world.clock())
     }
 }
 

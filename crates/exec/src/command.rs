@@ -93,7 +93,7 @@ fn values(job: &ProcessStep<'_>, command: &Command) -> Result<BTreeMap<usize, Po
 }
 
 fn refuse(command: &Command, refused: &[shell::RefusedHole]) -> Failure {
-    let mut failed = Failure { is_final: true, not_done: true, causes: vec![], is_open: false };
+    let mut failed = Failure { is_final: true, not_done: true, causes: vec![] };
     for refused in refused {
         let hole = match &command.run.0[refused.part] {
             TemplatePart::Hole(source) | TemplatePart::Text(source) => source,

@@ -182,7 +182,7 @@ fn composing() -> Vec<(&'static str, Value)> {
     let expressions = named("An expression for each output.", reference("expression"));
     all.extend([
         ("expr", json!({ "anyOf": [reference("expression"), expressions] })),
-        ("wait", text("The name of an event, which `onceflow send` brings.", None)),
+        ("wait", text("The name of an event, which `onceflow send` brings; `timeout` is the longest wait.", None)),
         ("flow", text("The file of another flow, relative to this one.", None)),
         ("steps", reference("steps")),
         (

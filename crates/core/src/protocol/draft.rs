@@ -6,8 +6,9 @@
 use super::{
     ids::{END, FrameId, LANE, SETTLE, StepId},
     keys::{self, Keys},
-    rows::{self, Elements, Frame, Held, ReadyStep, Received, Shape, State},
+    rows::{self, Elements, Frame, Held, ReadyStep, Received, Shape, State, Why},
     settings::Settings,
+    timer::Timer,
 };
 use crate::{
     batch::{Batch, Op},
@@ -200,13 +201,28 @@ impl<'a> Draft<'a> {
 
     /// Returns the content of the ready row of a step of this generation.
     pub fn ready_step(&self, block: BlockIndex, inputs: Vec<Received>) -> ReadyStep {
-        ReadyStep { generation: self.plan.keys.generation, block, failed: 0, started: None, cursor: 0, inputs }
+        ReadyStep {
+            generation: self.plan.keys.generation,
+            block,
+            failed: 0,
+            started: None,
+            cursor: 0,
+            inputs,
+            resumed: None,
+        }
     }
 
     /// Returns the operation that makes a step ready.
     pub fn ready(&self, step: StepId, queue: &Group, ready_step: &ReadyStep) -> Op {
         let name = step.queue_name(self.plan.keys.run, self.plan.keys.generation);
         Op::Put(Key { group: queue.clone(), name }, ready_row(&self.plan.keys, step, ready_step))
+    }
+
+    /// Returns the key of the timer of a suspended step, if it has a deadline.
+    pub fn timer(&self, step: StepId, why: &Why) -> Option<(Key, Timer)> {
+        let Why::Suspended { wakes: Some(deadline), .. } = why else { return None };
+        let timer = Timer::Step { run: self.plan.keys.run, generation: self.plan.keys.generation, step };
+        Some((timer.key(*deadline), timer))
     }
 
     /// Makes a step ready, and counts it.

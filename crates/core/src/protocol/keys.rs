@@ -19,6 +19,7 @@
 //! | `L` run | the step's address | its log, on a store that several machines share |
 //! | `W` run | generation | the reasons why steps of that plan run, or do not |
 //! | `wanted` | digest | the tasks of such a queue: see [`unserved_name`] |
+//! | `timers` | deadline, run, step | [`Timer`](super::timer::Timer): wakes a suspended step |
 //! | `workers` | incarnation | the registration of a worker, with its last heartbeat |
 //! | `attended` | the run's key | the worker that attends this run, if only one process takes its steps |
 

@@ -155,6 +155,23 @@ pub struct ReadyStep {
     pub cursor: u32,
     /// Its deliveries, if one commit brought them all; else they are in the inbox.
     pub inputs: Vec<Received>,
+    /// The suspended attempt that it continues. Rows of earlier versions end before this field.
+    #[serde(deserialize_with = "none_at_the_end")]
+    pub resumed: Option<Resumed>,
+}
+
+/// The continuation of a suspended attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resumed {
+    /// The handle that the attempt was suspended with.
+    pub handle: String,
+    /// The deadline of the suspension has passed.
+    pub timed_out: bool,
+}
+
+/// Reads an optional last field; the row may end before it.
+fn none_at_the_end<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(row: D) -> Result<Option<T>, D::Error> {
+    Ok(Option::deserialize(row).unwrap_or(None))
 }
 
 /// A delivery to an input.
@@ -263,6 +280,25 @@ pub enum Why {
         /// The address of the step.
         address: Arc<str>,
     },
+    /// The attempt is suspended: something outside ends it, or its deadline.
+    Suspended {
+        /// The address of the step.
+        address: Arc<str>,
+        /// The handle by which its body takes up the attempt, or cancels it.
+        handle: String,
+        /// The deadline; a [`Timer`](super::timer::Timer) stands until then.
+        wakes: Option<Timestamp>,
+    },
+}
+
+impl Why {
+    /// Returns the address of a step whose outcome an operator or an event reports.
+    pub fn awaited(&self) -> Option<&Arc<str>> {
+        match self {
+            Why::Unknown { address, .. } | Why::Suspended { address, .. } => Some(address),
+            Why::NotStarted | Why::Failed(_) => None,
+        }
+    }
 }
 
 /// A failure, as it is stored and reported.
@@ -380,6 +416,7 @@ pub struct Memo {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fence::Fences;
 
     #[test]
     fn the_state_of_a_run_without_settings_is_written_as_before() {
@@ -390,5 +427,28 @@ mod tests {
             let state = State { settings, phase: Phase::Failed { until: Timestamp::from_ms(9) }, ..state };
             assert_eq!(read::<State>(&state.to_row()), Some(state));
         }
+    }
+
+    #[test]
+    fn ready_and_parked_rows_of_earlier_versions_resume_nothing() {
+        let started = Some(Fences::new(3).next());
+        let received = Received { port: 2, owned: true, outcome: Outcome::None };
+        // All fields but the last, as earlier versions wrote them.
+        let before = (Generation(4), 5 as BlockIndex, 6_u32, started, 7_u32, vec![received.clone()]);
+        let ready_step = ReadyStep {
+            generation: Generation(4),
+            block: 5,
+            failed: 6,
+            started,
+            cursor: 7,
+            inputs: vec![received],
+            resumed: None,
+        };
+        assert_eq!(read::<ReadyStep>(&write(&before)), Some(ready_step.clone()));
+        let parked = Parked { why: Why::NotStarted, class: Some("c".into()), ready_step: ready_step.clone() };
+        assert_eq!(read::<Parked>(&write(&(Why::NotStarted, Some("c"), &before))), Some(parked));
+        let resumed = Some(Resumed { handle: "job 7".into(), timed_out: true });
+        let ready_step = ReadyStep { resumed, ..ready_step };
+        assert_eq!(read::<ReadyStep>(&write(&ready_step)), Some(ready_step));
     }
 }

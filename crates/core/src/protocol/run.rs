@@ -99,7 +99,7 @@ pub fn ending(phase: Phase, all_outputs: bool, parked: &[Why], undos: bool) -> E
         Phase::UndoingFailed | Phase::UndoingCancelled => Ending::Leave,
         Phase::RemovingFailed | Phase::RemovingCancelled | Phase::NotUndone { .. } => Ending::Leave,
         Phase::Frozen => Ending::Leave,
-        _ if any(|why| matches!(why, Why::Unknown { .. })) => Ending::Wait,
+        _ if any(|why| why.awaited().is_some()) => Ending::Wait,
         _ if any(|why| matches!(why, Why::Failed(_))) && undos => Ending::Undo(Phase::UndoingFailed),
         _ if any(|why| matches!(why, Why::Failed(_))) => Ending::Fail,
         _ if !parked.is_empty() => Ending::Unpark,
@@ -288,7 +288,7 @@ pub fn decided<'a>(
     inbox: &[Received],
     outputs: &[Outcome],
 ) -> Draft<'a> {
-    let mut draft = decide(plan, state, step, row);
+    let mut draft = decide(plan, state, step, (row, parked));
     let ready_step = &parked.ready_step;
     for received in inbox.iter().chain(&ready_step.inputs) {
         let key = plan.keys.arrival(step, received.port);
@@ -303,10 +303,11 @@ pub fn decided<'a>(
     draft
 }
 
-/// Retries a step whose outcome was unknown.
+/// Retries a step whose outcome was unknown; of a suspended step, wakes the attempt.
 pub fn redo<'a>(plan: &'a InstalledProgram, state: State, step: StepId, (row, parked): (&Row, &Parked)) -> Draft<'a> {
-    let mut draft = decide(plan, state, step, row);
-    let ready_step = rows::ReadyStep { started: None, ..parked.ready_step.clone() };
+    let mut draft = decide(plan, state, step, (row, parked));
+    let resumed = resumed(parked, false);
+    let ready_step = rows::ReadyStep { started: None, resumed, ..parked.ready_step.clone() };
     let queue = plan.queue(ready_step.block, step.node);
     draft.enable(step, &queue, &ready_step);
     draft
@@ -320,17 +321,58 @@ pub fn fail<'a>(
     (row, parked): (&Row, &Parked),
     failed: rows::Failed,
 ) -> Draft<'a> {
-    let mut draft = decide(plan, state, step, row);
+    let mut draft = decide(plan, state, step, (row, parked));
     let parked = Parked { why: Why::Failed(failed), ..parked.clone() };
     draft.batch.put(plan.keys.parked(step), rows::write(&parked));
     draft
 }
 
-/// Deletes a parked row. A run that waited for it is settled again, if this enables nothing else.
-fn decide<'a>(plan: &'a InstalledProgram, state: State, step: StepId, row: &Row) -> Draft<'a> {
+fn resumed(parked: &Parked, timed_out: bool) -> Option<rows::Resumed> {
+    let Why::Suspended { handle, .. } = &parked.why else { return None };
+    Some(rows::Resumed { handle: handle.clone(), timed_out })
+}
+
+/// The batch that a timer calls for, in this phase of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnTimer {
+    /// The step becomes ready.
+    Wake,
+    /// The timer goes: the run has ended or is on its way out, and takes the step with it.
+    Forget,
+    /// The timer waits: a new plan is being made.
+    Later,
+}
+
+/// Decides what a timer does in this phase.
+pub fn on_timer(phase: Phase) -> OnTimer {
+    match phase {
+        Phase::Running | Phase::Failing | Phase::Cancelling | Phase::Waiting => OnTimer::Wake,
+        Phase::Frozen => OnTimer::Later,
+        // A run with a suspended step waits for it before it fails.
+        Phase::Failed { .. } | Phase::NotUndone { .. } => OnTimer::Forget,
+        Phase::UndoingFailed | Phase::UndoingCancelled => OnTimer::Forget,
+        Phase::RemovingFailed | Phase::RemovingCancelled | Phase::Expired => OnTimer::Forget,
+    }
+}
+
+/// Wakes a suspended step whose deadline has passed: reverses [`super::step::suspend`] in one batch.
+pub fn wake<'a>(plan: &'a InstalledProgram, state: State, step: StepId, (row, parked): (&Row, &Parked)) -> Draft<'a> {
+    assert_eq!(on_timer(state.phase), OnTimer::Wake, "step {step:?} is woken in phase {:?}", state.phase);
+    let mut draft = decide(plan, state, step, (row, parked));
+    let ready_step = rows::ReadyStep { started: None, resumed: resumed(parked, true), ..parked.ready_step.clone() };
+    let queue = parked.class.as_deref().map_or_else(keys::internal_queue, keys::class_queue);
+    draft.enable(step, &queue, &ready_step);
+    draft
+}
+
+/// Deletes a parked row, with its timer. A run that waited for it is settled again, if this enables nothing else.
+fn decide<'a>(plan: &'a InstalledProgram, state: State, step: StepId, (row, parked): (&Row, &Parked)) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
     let key = plan.keys.parked(step);
-    draft.batch.require_equals(key.clone(), row.clone()).delete(key);
+    seams::delete_parked(&mut draft.batch, key, row.clone(), &parked.why);
+    if let Some((timer, _)) = draft.timer(step, &parked.why) {
+        draft.batch.delete(timer);
+    }
     if state.phase == Phase::Waiting {
         set_phase(plan, &mut draft, state, Phase::Running);
         let settle = draft.settle();
@@ -388,6 +430,9 @@ fn release_row(plan: &InstalledProgram, draft: &mut Draft<'_>, key: &Key, row: &
             let step = StepId::from_bytes(&name[1..]);
             if let (Some(step), Some(parked)) = (step, rows::read::<Parked>(row)) {
                 release_ticket(plan, draft, step, &parked.ready_step);
+                if let Some((timer, _)) = draft.timer(step, &parked.why) {
+                    draft.batch.delete(timer);
+                }
             }
         }
         Some(b'u') => {

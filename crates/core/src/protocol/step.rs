@@ -311,14 +311,31 @@ pub fn park<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, why: Wh
     let started = taken.ready_step.started.or(match &why {
         Why::Failed(failed) if failed.started => Some(taken.claim.fence),
         Why::Unknown { started, .. } => Some(*started),
-        Why::Failed(_) | Why::NotStarted => None,
+        Why::Failed(_) | Why::NotStarted | Why::Suspended { .. } => None,
     });
     aside(taken.leaving(plan, state), state, taken, (why, started), next)
 }
 
-/// As [`park`], for a step that waits for an answer from outside and has done nothing yet: it may start again.
-pub fn park_open<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, why: Why) -> Draft<'a> {
-    aside(taken.leaving(plan, state), state, taken, (why, None), state.phase)
+/// Suspends a step: its ready row and claim go, and a parked row comes with the handle of the attempt, and a timer if it
+/// has a deadline. `attempt` is the ready row that continues the attempt; see [`super::run::wake`].
+pub fn suspend<'a>(
+    plan: &'a InstalledProgram,
+    state: State,
+    taken: &Taken,
+    ready_step: &ReadyStep,
+    why: Why,
+) -> Draft<'a> {
+    assert!(matches!(why, Why::Suspended { .. }), "step {:?} is suspended without a handle", taken.step);
+    let mut draft = taken.holding(plan, state);
+    seams::leave_suspended(&mut draft.batch, &taken.claim);
+    draft.live(-1);
+    if let Some((key, timer)) = draft.timer(taken.step, &why) {
+        seams::set_timer(&mut draft.batch, key, rows::write(&timer));
+    }
+    let ready_step = ReadyStep { started: None, resumed: None, ..ready_step.clone() };
+    let parked = Parked { why, class: class_of(plan, taken), ready_step };
+    draft.batch.put(plan.keys.parked(taken.step), rows::write(&parked));
+    draft
 }
 
 /// As [`park`], for an at-most-once step that no worker has claimed: the worker that started it, with this fence, is

@@ -165,7 +165,7 @@ impl Handle {
     pub fn undecided_steps(&self) -> BoxFuture<'_, Result<Vec<UndecidedStep>, Error>> {
         Box::pin(async move {
             let Some(run) = self.shared.runs.read_run(self.id()).await? else { return Ok(vec![]) };
-            let is_it = |why: &Why| matches!(why, Why::Unknown { .. });
+            let is_it = |why: &Why| why.awaited().is_some();
             let parked = self.shared.parked_for(&run.plan.keys, is_it, usize::MAX).await?;
             let parked = parked.iter().map(|(step, _, parked)| (*step, &parked.why, &parked.ready_step));
             Ok(parked.filter_map(|(step, why, ready_step)| undecided_if(&run, step, why, ready_step)).collect())
@@ -181,10 +181,7 @@ pub(super) fn undecided_of(run: &Run, live: &Live) -> Vec<UndecidedStep> {
 
 /// A parked step, if its outcome is not known.
 fn undecided_if(run: &Run, step: StepId, why: &Why, ready_step: &ReadyStep) -> Option<UndecidedStep> {
-    match why {
-        Why::Unknown { address, .. } => Some(undecided(run, address.to_string(), step, ready_step)),
-        Why::Failed(_) | Why::NotStarted => None,
-    }
+    why.awaited().map(|address| undecided(run, address.to_string(), step, ready_step))
 }
 
 /// A step of a run, with everything needed to report its outcome.
@@ -211,6 +208,8 @@ impl Shared {
         let is_meant = |why: &Why| match why {
             Why::Failed(failed) => only.is_none_or(|only| only.iter().any(|address| **address == *failed.address)),
             Why::NotStarted | Why::Unknown { .. } => true,
+            // Something outside, or its timer, wakes it.
+            Why::Suspended { .. } => false,
         };
         loop {
             // A step that fails again meanwhile stands before this one, and is not tried a third time.

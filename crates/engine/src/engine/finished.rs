@@ -17,25 +17,31 @@ use onceflow_core::{
 use onceflow_store::{records::Scan, values::ValueChange};
 use std::sync::Arc;
 
-/// The longest sleep between two looks: another process may have finished a run.
+/// The longest sleep between two looks: another process may have finished a run, or died with a step suspended.
 const LOOK_MS: u64 = 60_000;
 
 impl Shared {
-    /// Removes what is due, and sleeps until the next deadline.
+    /// Wakes suspended steps and removes what is due, and sleeps until the next deadline: the one sleeper for both.
     pub(super) async fn keep_house(self: Arc<Self>) {
         while !self.signals.is_closed() {
-            let (pause, changed) = match self.remove_due().await {
-                Ok(next) => {
-                    let now = self.values.trusted_now().await.unwrap_or(Timestamp::ZERO);
-                    (next.map_or(LOOK_MS, |next| next.ms_since(now).clamp(1, LOOK_MS)), self.signals.due.notified())
-                }
+            let (pause, changed) = match self.until_due().await {
+                Ok(pause_ms) => (pause_ms, self.signals.due.notified()),
                 Err(error) => {
-                    tracing::warn!(%error, "what is due could not be removed; trying again");
+                    tracing::warn!(%error, "failed to do what is due; retrying in 1 s");
                     (1000, self.signals.due.notified())
                 }
             };
             select(self.world.sleep(pause), std::pin::pin!(changed)).await;
         }
+    }
+
+    /// Does everything that is due; returns the milliseconds until the next deadline.
+    async fn until_due(&self) -> Result<u64, Error> {
+        let wakes = self.fire_timers().await?;
+        let removes = self.remove_due().await?;
+        let pause = |next: Option<Timestamp>, now| next.map_or(LOOK_MS, |next| next.ms_since(now).clamp(1, LOOK_MS));
+        let removes_ms = pause(removes, self.values.trusted_now().await.unwrap_or(Timestamp::ZERO));
+        Ok(removes_ms.min(pause(wakes, self.records.now().await?)))
     }
 
     /// Removes everything that is due; returns the next deadline.

@@ -384,7 +384,7 @@ impl PlanRows {
         let rests = |wanted: fn(&Why) -> bool| self.parked.values().any(|parked| wanted(&parked.why));
         let is_right = match phase {
             Phase::Failed { .. } => rests(|why| matches!(why, Why::Failed(_))),
-            Phase::Waiting => rests(|why| matches!(why, Why::Unknown { .. })),
+            Phase::Waiting => rests(|why| why.awaited().is_some()),
             _ => self.live > 0 || is_settled,
         };
         if !is_right {

@@ -16,7 +16,7 @@ use onceflow_core::{
     protocol::{
         ids::{Generation, RunId},
         keys::{self, Keys},
-        rows::{self, Failed, Finished, Head, Header, Phase, State, Status, Why},
+        rows::{self, Failed, Finished, Head, Header, Phase, State, Status},
     },
     row::counter,
 };
@@ -213,11 +213,8 @@ impl Shared {
             summary.failed = all_failed + more.len();
             summary.failures.extend(more);
             summary.not_undone = not_undone;
-            let undecided = |why: &Why| match why {
-                Why::Unknown { address, .. } => Some(address.to_string()),
-                Why::Failed(_) | Why::NotStarted => None,
-            };
-            summary.undecided = parked.iter().filter_map(|(_, _, parked)| undecided(&parked.why)).collect();
+            let awaited = parked.iter().filter_map(|(_, _, parked)| parked.why.awaited());
+            summary.undecided = awaited.map(ToString::to_string).collect();
         }
         assert!(summary.failed >= summary.failures.len(), "run {id} lists more failures than it has");
         Ok(Some(summary))

@@ -361,7 +361,7 @@ impl crate::shared::Shared {
 /// A step parked for that reason is why a run goes into this phase.
 fn decides(phase: Phase, why: &Why) -> bool {
     match why {
-        Why::Unknown { .. } => phase == Phase::Waiting,
+        Why::Unknown { .. } | Why::Suspended { .. } => phase == Phase::Waiting,
         Why::Failed(_) => phase.is_failed() || phase == Phase::UndoingFailed,
         Why::NotStarted => false,
     }
@@ -371,7 +371,7 @@ fn decides(phase: Phase, why: &Why) -> bool {
 pub(crate) fn failures(parked: &[(StepId, Row, Parked)]) -> Vec<Failed> {
     let failed = |(_, _, parked): &(_, _, Parked)| match &parked.why {
         Why::Failed(failed) => Some(failed.clone()),
-        Why::NotStarted | Why::Unknown { .. } => None,
+        Why::NotStarted | Why::Unknown { .. } | Why::Suspended { .. } => None,
     };
     parked.iter().filter_map(failed).collect()
 }

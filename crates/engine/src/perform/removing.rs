@@ -33,6 +33,7 @@ impl Work<'_> {
         let failed = failures(&self.parked().await?);
         // The record that remains reports the failures, so they are noted before the failed steps go.
         self.note_failures(&failed).await?;
+        self.worker.cancel_suspended(plan).await?;
         // A worker that resumes this after a crash needs the frame of the run, as for any step; it goes with the run.
         let frame = plan.keys.frame(FrameId::ROOT).name;
         loop {
@@ -158,6 +159,7 @@ impl Worker {
         let program = shared.values.read_all(&program.id).await?;
         let program: Program = rows::read(&program).ok_or_else(|| Error::damaged("the program of a plan"))?;
         let plan = shared.runs.plan(Keys::new(run, ready_step.generation), Arc::new(program));
+        self.cancel_suspended(&plan).await?;
         loop {
             let scan = Scan::of(plan.keys.rows.clone(), REMOVE_ROWS_MAX);
             let page = shared.records.scan(shared.shard(), scan).await?;

@@ -4,6 +4,7 @@
 mod body;
 mod changed;
 mod start;
+mod suspend;
 mod unknown;
 
 use super::{
@@ -89,7 +90,8 @@ impl Work<'_> {
             let Some(began) = self.begin(&spec, &mut ready_step, &inputs, scratch).await? else { return Ok(None) };
             let tx = (spec.effect == Effect::Transactional).then(|| self.tx());
             let reserved = Arc::new(Mutex::new(reserved));
-            let given = self.attempt(&spec, attempt, (&inputs, loaded), (tx.clone(), &reserved)).await?;
+            let resumed = ready_step.resumed.as_ref();
+            let given = self.attempt(&spec, attempt, (&inputs, loaded), resumed, (tx.clone(), &reserved)).await?;
             lock(&reserved).take();
             let given = match self.inputs_changed(&began.scratch, &given).await? {
                 None => given,
@@ -120,9 +122,7 @@ impl Work<'_> {
                     }
                 }
                 Err(Interrupted::Stopped(stop)) => return self.stopped(slot, stop).await,
-                Err(Interrupted::Failed(failure)) if failure.is_open && spec.effect == Effect::AtMostOnce => {
-                    return self.wait_for_somebody(slot, failure.not_done).await;
-                }
+                Err(Interrupted::Suspended(suspension)) => return self.suspend(slot, &ready_step, suspension).await,
                 Err(Interrupted::Failed(failure)) => match tx.as_ref().and_then(Tx::trouble) {
                     // The body failed because the store did not answer, which costs time and no attempt.
                     Some(trouble) => return Err(trouble.into()),
@@ -140,6 +140,7 @@ impl Work<'_> {
             }
             ready_step.failed = attempt;
             ready_step.started = None;
+            ready_step.resumed = None;
             match self.try_again(slot, &spec, &ready_step, failure.causes).await? {
                 NextAttempt::Begins => {}
                 NextAttempt::Left => return Ok(None),

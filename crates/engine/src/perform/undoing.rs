@@ -119,12 +119,22 @@ impl Work<'_> {
             Err(error) if !error.is_of_rows() => return Ok(Some(Err(Failure::new(error.to_string())))),
             loaded => loaded?,
         };
-        let step =
-            Step { at: Arc::new(self.undo_at(undo)), attempt: undo.failed + 1, tx: None, reserved: None, aside: None };
+        let step = Step {
+            at: Arc::new(self.undo_at(undo)),
+            attempt: undo.failed + 1,
+            resumed: None,
+            tx: None,
+            reserved: None,
+            aside: None,
+        };
         let thread = Started::default();
         let given: BoxFuture<'_, Given> = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
             Err(panic) => return Ok(Some(Err(panicked(&*panic)))),
             Ok(Attempt::Done(given)) => return Ok(Some(given)),
+            Ok(Attempt::Suspended(_) | Attempt::Suspending(_)) => {
+                let why = "a compensation cannot be suspended: the others wait for it";
+                return Ok(Some(Err(Failure::new(why).finally())));
+            }
             Ok(Attempt::Async(future)) => walled(future),
             Ok(Attempt::Blocking(body)) => blocking(&self.worker.capacity, &*shared.world, body, &thread),
             Ok(Attempt::Abandonable(body)) => {

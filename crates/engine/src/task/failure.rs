@@ -11,21 +11,18 @@ pub struct Failure {
     pub is_final: bool,
     /// The attempt had no effect, so that even an `at_most_once` task may be tried again.
     pub not_done: bool,
-    /// The outcome is not known here: the step of an `at_most_once` task waits until an operator or an event reports
-    /// it.
-    pub is_open: bool,
 }
 
 impl Failure {
     /// A failure that may not repeat: another attempt may follow.
     pub fn new(what: impl Into<String>) -> Self {
-        Failure { causes: vec![what.into()], is_final: false, not_done: false, is_open: false }
+        Failure { causes: vec![what.into()], is_final: false, not_done: false }
     }
 
     /// An error and its chain of sources.
     pub fn from_error(error: &(dyn std::error::Error + 'static)) -> Self {
         let chain = std::iter::successors(Some(error), |error| error.source());
-        Failure { causes: chain.map(ToString::to_string).collect(), is_final: false, not_done: false, is_open: false }
+        Failure { causes: chain.map(ToString::to_string).collect(), is_final: false, not_done: false }
     }
 
     /// The attempt exceeded its timeout; `more` are further causes.
@@ -33,12 +30,6 @@ impl Failure {
         let mut failure = Failure::new(format!("{TIMEOUT}: it took longer than its timeout, {ms} ms"));
         failure.causes.extend(more);
         failure
-    }
-
-    /// No failure yet: the outcome of the step will be reported from outside. Only for a task that must not start
-    /// twice.
-    pub fn open(what: impl Into<String>) -> Self {
-        Failure { is_open: true, ..Failure::new(what) }
     }
 
     /// The same failure with a further cause.

@@ -46,6 +46,8 @@ struct Limited {
 
 /// Capacity for one step.
 pub(crate) struct Slot {
+    /// Steps that it has performed.
+    steps: usize,
     _permit: OwnedSemaphorePermit,
     held: std::sync::Mutex<Held>,
     changed: Arc<Notify>,
@@ -104,7 +106,7 @@ impl Capacity {
     /// Waits for a free slot.
     pub(crate) async fn slot(&self) -> Slot {
         let permit = self.slots.clone().acquire_owned().await.expect("the semaphore is never closed");
-        Slot { _permit: permit, held: std::sync::Mutex::default(), changed: self.changed.clone() }
+        Slot { steps: 0, _permit: permit, held: std::sync::Mutex::default(), changed: self.changed.clone() }
     }
 
     /// This worker claims steps of this class.
@@ -326,7 +328,21 @@ impl Drop for Resting<'_> {
     }
 }
 
+/// Steps of a slot after which others have their turn: few enough that they wait only moments, many enough that a chain
+/// stays where its rows are warm.
+const STEPS_IN_A_ROW: usize = 32;
+
 impl Slot {
+    /// Counts a step that the slot has performed.
+    pub(super) fn count_step(&mut self) {
+        self.steps += 1;
+    }
+
+    /// The slot has performed enough steps in a row: the next is that of the next run in turn.
+    pub(super) fn is_turn_of_others(&self) -> bool {
+        self.steps.is_multiple_of(STEPS_IN_A_ROW)
+    }
+
     /// Gives the slot back without waking the dispatcher, which is the one that calls this.
     pub(crate) fn release(self) {
         let _nobody_is_told = lock(&self.held).give_back();

@@ -77,7 +77,7 @@ impl Error for Mark {
 /// The failure that an error is: its chain of causes without the marks, and what the marks say.
 pub fn failure(error: impl Into<BoxError>) -> Failure {
     let error = error.into();
-    let mut failure = Failure { causes: Vec::new(), is_final: false, not_done: false, is_open: false };
+    let mut failure = Failure { causes: Vec::new(), is_final: false, not_done: false };
     let mut next: Option<&(dyn Error + 'static)> = Some(&*error);
     while let Some(error) = next {
         match error.downcast_ref::<Mark>() {

@@ -55,12 +55,12 @@ impl Lowering<'_> {
         })
     }
 
-    /// Lowers a wait. It executes nothing, so it has no execution settings.
+    /// Lowers a wait. It executes nothing, so of the execution settings it has only a timeout.
     fn wait(&self, step: &StepDecl, event: &Text) -> Option<Action> {
         let how = &step.how;
-        let says_how = how.effect.is_some() || how.timeout_ms.is_some() || how.shell.is_some() || !how.env.is_empty();
+        let says_how = how.effect.is_some() || how.shell.is_some() || !how.env.is_empty();
         if says_how || !how.secrets.is_empty() || step.undo.is_some() {
-            let hint = "leave `effect`, `timeout`, `shell`, `env`, `secrets` and `undo` out";
+            let hint = "leave `effect`, `shell`, `env`, `secrets` and `undo` out";
             self.say(step.span, "OF0113", "a step that waits does nothing itself", hint);
         }
         for out in step.outs.iter().filter(|out| !matches!(out.from, OutputPlace::Default)) {

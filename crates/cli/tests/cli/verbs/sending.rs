@@ -104,10 +104,25 @@ fn what_a_step_that_waits_cannot_have_is_said() {
     let bed = Bed::new();
     bed.write(
         "bad.yaml",
-        "flow: bad\nsteps:\n  a:\n    wait: ok\n    timeout: 5s\n    out: { x: { text: stdout } }\noutputs: { x: a.x }\n",
+        "flow: bad\nsteps:\n  a:\n    wait: ok\n    effect: pure\n    out: { x: { text: stdout } }\noutputs: { x: a.x }\n",
     );
     let said = bed.run(&["check", "bad.yaml"]).ends(4);
     assert!(said.stderr.contains("does nothing itself") && said.stderr.contains("as it is sent"), "{}", said.all());
+}
+
+#[test]
+fn a_wait_fails_when_no_event_came_within_its_timeout() {
+    let bed = Bed::new();
+    bed.write(
+        "late.yaml",
+        "flow: late\nsteps:\n  a:\n    wait: ok\n    timeout: 1ms\n    out: { x: text }\noutputs: { x: a.x }\n",
+    );
+    bed.run(&["check", "late.yaml"]).ends(0);
+    // The first process may end before the millisecond has passed; the next one acts on the deadline in the store.
+    let first = bed.run(&["run", "late.yaml"]);
+    let last = if first.all().contains("waiting: a waits") { bed.run(&["run", "late.yaml"]) } else { first };
+    assert!(last.stderr.contains("OF0321: no event came within its timeout, 1 ms"), "{}", last.all());
+    last.ends(1);
 }
 
 #[test]

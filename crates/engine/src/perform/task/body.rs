@@ -6,7 +6,7 @@ use crate::{
     events::EventKind,
     kernel::{Heartbeat, Stop},
     shared::lock,
-    task::{Aside, At, Attempt, Data, Failure, Path, Step, Tx},
+    task::{Aside, At, Attempt, AttemptEnd, Data, Failure, Path, Resumed, Step, Suspension, Tx},
     worker::{Capacity, Reserved, Whose},
 };
 use futures_util::{
@@ -37,6 +37,8 @@ pub(super) enum Interrupted {
     TimedOut(u64, Vec<String>),
     /// The attempt was stopped.
     Stopped(Stop),
+    /// The attempt goes on outside.
+    Suspended(Suspension),
 }
 
 type Given = Result<Vec<Data>, Failure>;
@@ -56,6 +58,7 @@ impl Work<'_> {
         spec: &TaskSpec,
         attempt: u32,
         (inputs, loaded): (&[Held], Vec<Data>),
+        resumed: Option<&Resumed>,
         (tx, reserved): (Option<Tx>, &Arc<Mutex<Option<Reserved>>>),
     ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
         let shared = &self.worker.shared;
@@ -68,7 +71,8 @@ impl Work<'_> {
         let given = match &node.op {
             NodeOp::Task(task) => {
                 let at = self.at(None, inputs).await?;
-                let step = Step { at, attempt, tx, reserved: Some(reserved.clone()), aside: None };
+                let resumed = resumed.cloned().map(Arc::new);
+                let step = Step { at, attempt, resumed, tx, reserved: Some(reserved.clone()), aside: None };
                 self.one(*task, step, loaded, spec.timeout_ms).await?
             }
             NodeOp::Fused(tasks) => self.fused(tasks, attempt, inputs, &loaded, spec.timeout_ms).await?,
@@ -112,9 +116,13 @@ impl Work<'_> {
             };
             let inputs = fused.inputs.iter().map(input).collect();
             let at = self.at(Some(at as u16), held).await?;
-            let step = Step { at, attempt, tx: None, reserved: None, aside: None };
+            let step = Step { at, attempt, resumed: None, tx: None, reserved: None, aside: None };
             let one = match self.one(fused.task, step, inputs, timeout_ms).await? {
                 Ok(one) => one,
+                Err(Interrupted::Suspended(_)) => {
+                    let why = "a task that is fused with others cannot be suspended; give it a class of its own";
+                    return Ok(Err(Interrupted::Failed(Failure::new(why).finally())));
+                }
                 Err(interrupted) => return Ok(Err(interrupted)),
             };
             let one = match self.complete(fused.task, one) {
@@ -158,13 +166,25 @@ impl Work<'_> {
         };
         let (world, capacity) = (&*self.worker.shared.world, &self.worker.capacity);
         let thread = Started::default();
-        let future = match started {
+        let watched = (timeout_ms, only_once, &heartbeat);
+        let given = match started {
             Attempt::Done(given) => return Ok(given.map_err(Interrupted::Failed)),
-            Attempt::Async(future) => walled(future),
-            Attempt::Blocking(body) => blocking(capacity, world, body, &thread),
-            Attempt::Abandonable(body) => blocking(capacity, world, body, &Started::default()),
+            Attempt::Suspended(suspension) => return Ok(Err(Interrupted::Suspended(suspension))),
+            Attempt::Suspending(future) => match self.watched((walled(future), thread), watched).await {
+                Ok(AttemptEnd::Done(given)) => Ok(given),
+                Ok(AttemptEnd::Suspended(suspension)) => Err(Interrupted::Suspended(suspension)),
+                Err(interrupted) => Err(interrupted),
+            },
+            Attempt::Async(future) => self.watched((walled(future), thread), watched).await,
+            Attempt::Blocking(body) => {
+                let future = blocking(capacity, world, body, &thread);
+                self.watched((future, thread), watched).await
+            }
+            Attempt::Abandonable(body) => {
+                let future = blocking(capacity, world, body, &Started::default());
+                self.watched((future, thread), watched).await
+            }
         };
-        let given = self.watched((future, thread), timeout_ms, only_once, &heartbeat).await;
         drop(heartbeat);
         if let Some(aside) = aside {
             if let Err(error) = self.told_aside(&aside, attempt, given.is_err()).await {
@@ -193,13 +213,11 @@ impl Work<'_> {
 
     /// Waits for a body, up to its time limit and while the step is ours. A thread cannot be stopped and is waited for
     /// however long it takes: neither another attempt nor a compensation may run beside it.
-    async fn watched(
+    async fn watched<T>(
         &self,
-        (mut body, thread): (BoxFuture<'_, Given>, Started),
-        timeout_ms: Option<u64>,
-        only_once: bool,
-        heartbeat: &Heartbeat<'_, Whose>,
-    ) -> Result<Vec<Data>, Interrupted> {
+        (mut body, thread): (BoxFuture<'_, Result<T, Failure>>, Started),
+        (timeout_ms, only_once, heartbeat): (Option<u64>, bool, &Heartbeat<'_, Whose>),
+    ) -> Result<T, Interrupted> {
         // Most quick bodies are done at the first poll, and need no timer.
         let first = std::future::poll_fn(|context| Poll::Ready(body.as_mut().poll(context))).await;
         if let Poll::Ready(given) = first {
@@ -256,7 +274,9 @@ impl Work<'_> {
 }
 
 /// Turns a panic of the future into a failure.
-pub(in crate::perform) fn walled(future: BoxFuture<'static, Given>) -> BoxFuture<'static, Given> {
+pub(in crate::perform) fn walled<T: 'static>(
+    future: BoxFuture<'static, Result<T, Failure>>,
+) -> BoxFuture<'static, Result<T, Failure>> {
     let caught = AssertUnwindSafe(future).catch_unwind();
     Box::pin(caught.map(|given| given.unwrap_or_else(|panic| Err(panicked(&*panic)))))
 }

@@ -17,7 +17,7 @@ impl Work<'_> {
         match given {
             // A stopped step runs again elsewhere, or not at all.
             Err(Interrupted::Stopped(_)) => return Ok(None),
-            Ok(_) | Err(Interrupted::Failed(_) | Interrupted::TimedOut(..)) => {}
+            Ok(_) | Err(Interrupted::Failed(_) | Interrupted::TimedOut(..) | Interrupted::Suspended(_)) => {}
         }
         let opened = scratch.sources();
         match self.worker.shared.values.check_sources(opened).await {

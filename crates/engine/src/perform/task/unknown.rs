@@ -41,6 +41,7 @@ impl Work<'_> {
         let step = Step {
             at: self.at(None, inputs).await?,
             attempt: self.taken.ready_step.failed + 1,
+            resumed: self.taken.ready_step.resumed.clone().map(Arc::new),
             tx: None,
             reserved: None,
             aside: None,
@@ -61,18 +62,6 @@ impl Work<'_> {
         let why = Why::Unknown { started, address: address.as_str().into() };
         let park = |state: State| step::park(&self.run.plan, state, &self.taken, why.clone(), state.phase);
         self.commit(slot, &[], Some(EventKind::DidMarkUnknown { address }), park).await.map(WorkCommit::next)
-    }
-
-    /// Parks a step that waits for an answer from outside. If it has done nothing yet it may start again, and is not
-    /// marked as started.
-    pub(super) async fn wait_for_somebody(&self, slot: &Slot, not_done: bool) -> Result<Option<Job>, Error> {
-        let address = self.address().await?;
-        let why = Why::Unknown { started: self.taken.claim.fence, address: address.as_str().into() };
-        let park = |state: State| match not_done {
-            true => step::park_open(&self.run.plan, state, &self.taken, why.clone()),
-            false => step::park(&self.run.plan, state, &self.taken, why.clone(), state.phase),
-        };
-        self.commit(slot, &[], Some(EventKind::WillWait { address }), park).await.map(WorkCommit::next)
     }
 
     /// Commits the result of an at-most-once body whose claim was lost meanwhile: the result is valid until an operator
@@ -148,13 +137,19 @@ pub(crate) fn may_decide(phase: Phase) -> bool {
 }
 
 /// The memo of a parked step, if its run keeps memos.
-fn memo_of_parked(run: &Run, step: StepId, parked: &Parked, frame: &Arc<Frame>, inbox: &[Received]) -> Option<Digest> {
-    let (Some(_), Why::Unknown { started, address }) = (run.header.keep_ms, &parked.why) else { return None };
+fn memo_of_parked(
+    run: &Run,
+    (step, parked): (StepId, &Parked),
+    frame: &Arc<Frame>,
+    inbox: &[Received],
+    fence: Fence,
+) -> Option<Digest> {
+    let (Some(_), Some(address)) = (run.header.keep_ms, parked.why.awaited()) else { return None };
     let (plan, ready_step) = (&run.plan, parked.ready_step.clone());
     let (queue, name) =
         (plan.queue(ready_step.block, step.node), step.queue_name(plan.keys.run, ready_step.generation));
-    // Parked, so it has no ready row.
-    let claim = WorkClaim { queue, name, fence: *started, row: Row::default() };
+    // Parked, so it has no ready row, and a claim of nobody.
+    let claim = WorkClaim { queue, name, fence, row: Row::default() };
     let taken = Taken { step, claim, ready_step, frame: frame.clone(), inbox: inbox.to_vec() };
     let node = taken.node(plan);
     Some(memo_of(&plan.program, node, address, &taken.inputs(plan, &node.inputs)?))
@@ -172,7 +167,7 @@ impl Shared {
     ) -> Result<bool, Error> {
         let Some(frame) = self.runs.frame(run, step.frame).await? else { return Ok(false) };
         let inbox = self.inbox(run, step).await?;
-        let memo = memo_of_parked(run, step, parked, &frame, &inbox);
+        let memo = memo_of_parked(run, (step, parked), &frame, &inbox, self.kernel.fences.next());
         loop {
             if !may_decide(run.state().phase) {
                 return Ok(false);

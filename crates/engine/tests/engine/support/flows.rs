@@ -78,7 +78,7 @@ pub(crate) fn start(graph: G) -> Start {
     Start::new("r", graph.library(), "main")
 }
 
-fn io() -> G {
+pub(crate) fn io() -> G {
     G::new().input("x", Type::Int).output("y", Type::Int)
 }
 
