@@ -29,7 +29,7 @@ use onceflow_store::{
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::Ordering::SeqCst},
 };
 
 /// The longest time between a change and the registration that says so.
