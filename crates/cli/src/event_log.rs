@@ -235,9 +235,7 @@ fn shorten(path: &Path, bytes: u64) -> io::Result<()> {
         short.extend(format!("{}\n", line::not_listed(ms, &counts)).bytes());
     }
     short.extend(&text[from..]);
-    let beside = path.with_extension("new");
-    std::fs::write(&beside, short)?;
-    std::fs::rename(&beside, path)
+    onceflow_store::tree::Dir::open(path.parent().unwrap_or(Path::new(".")))?.replace_file(NAME, &short)
 }
 
 /// Reads an event log, and continues as it grows.

@@ -2,8 +2,11 @@
 //! on a server has a directory too, in the user's cache, for work directories and logs.
 
 use crate::{codes, exit::Exit, fault::Fault, session::Who};
-use onceflow_store::backend::redis::Address;
-use std::path::{Path, PathBuf};
+use onceflow_store::{backend::redis::Address, tree::Dir};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 /// The name of a store's directory.
 pub(crate) const NAME: &str = ".onceflow";
@@ -153,6 +156,16 @@ impl StoreLocation {
     /// The directory of a run: its work directories and logs.
     pub(crate) fn run(&self, run: impl std::fmt::Display) -> PathBuf {
         self.directory.join("runs").join(run.to_string())
+    }
+
+    /// Opens the directory of a run, and makes it if it is missing. Links below the store are not followed: a step may
+    /// have put one there.
+    ///
+    /// # Errors
+    /// If it cannot be made, or a link or a file is in its place.
+    pub(crate) fn run_dir(&self, run: impl std::fmt::Display) -> io::Result<Dir> {
+        std::fs::create_dir_all(&self.directory)?;
+        Dir::open(&self.directory)?.make_beneath(&Path::new("runs").join(run.to_string()))
     }
 }
 

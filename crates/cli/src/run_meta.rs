@@ -42,12 +42,11 @@ pub(crate) fn put(
 ) {
     let short: Map<_, _> = inputs.iter().map(|(name, value)| (name.clone(), bounded(value.clone()))).collect();
     let data = json!({ "flow": flow, "command": command, "inputs": short, "out": out, "results_mode": mode.word() });
-    let directory = location.run(run);
-    let write = |name: &str, text: Vec<u8>| std::fs::write(directory.join(name), text);
     let all = serde_json::to_vec(inputs).unwrap_or_default();
-    let written = std::fs::create_dir_all(&directory)
-        .and_then(|()| write(NAME, serde_json::to_vec_pretty(&data).unwrap_or_default()))
-        .and_then(|()| if all.len() <= INPUTS_BYTES_MAX { write(INPUTS, all) } else { Ok(()) });
+    let written = location.run_dir(run).and_then(|directory| {
+        directory.replace_file(NAME, &serde_json::to_vec_pretty(&data).unwrap_or_default())?;
+        if all.len() <= INPUTS_BYTES_MAX { directory.replace_file(INPUTS, &all) } else { Ok(()) }
+    });
     if let Err(error) = written {
         tracing::debug!(%error, "what the run was started with is not written down");
     }
@@ -60,9 +59,8 @@ pub(crate) async fn draw(location: &StoreLocation, handle: &Handle) {
     if nodes > DRAWN_MAX {
         return;
     }
-    let directory = location.run(handle.id());
     let scene = serde_json::to_vec(&Scene::of(&program, handle.key())).unwrap_or_default();
-    let written = std::fs::create_dir_all(&directory).and_then(|()| std::fs::write(directory.join(PICTURE), scene));
+    let written = location.run_dir(handle.id()).and_then(|directory| directory.replace_file(PICTURE, &scene));
     if let Err(error) = written {
         tracing::debug!(%error, "what the flow looks like is not written down");
     }
@@ -141,5 +139,42 @@ pub(crate) fn bounded(value: Value) -> Value {
         Value::Array(all) => all.into_iter().map(bounded).collect(),
         Value::Object(all) => all.into_iter().map(|(name, value)| (name, bounded(value))).collect(),
         plain => plain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_in_place_of_the_files_of_a_run_are_not_written_through() {
+        let (store, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let canary = outside.path().join("canary");
+        std::fs::write(&canary, "sings").unwrap();
+        let location = StoreLocation {
+            directory: store.path().to_owned(),
+            is_there: true,
+            is_given: true,
+            server: None,
+            bytes_max: None,
+        };
+        let run = RunId([7; 8]);
+        let directory = location.run(run);
+        std::fs::create_dir_all(&directory).unwrap();
+        for name in [NAME, INPUTS] {
+            std::os::unix::fs::symlink(&canary, directory.join(name)).unwrap();
+        }
+        let inputs = Map::from_iter([(String::from("n"), json!(1))]);
+        let write =
+            || put(&location, run, (&json!("flow"), "onceflow run flow", "results", ResultsMode::Copy), &inputs);
+        write();
+        assert_eq!(std::fs::read_to_string(&canary).unwrap(), "sings");
+        assert_eq!(super::inputs(&location, run), Some(inputs.clone()), "the files are written in place of the links");
+        // A link in place of the whole directory.
+        std::fs::remove_dir_all(&directory).unwrap();
+        std::os::unix::fs::symlink(outside.path(), &directory).unwrap();
+        write();
+        assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 1, "nothing but the canary");
+        assert!(location.run_dir(run).is_err());
     }
 }

@@ -90,14 +90,40 @@ pub fn digest_of(payload: Option<&Payload>) -> Digest {
 
 /// Returns the digest of a list, from those of its elements.
 pub fn list_digest(elements: impl Iterator<Item = Digest>) -> Digest {
-    let mut hasher = blake3::Hasher::new_derive_key("onceflow list");
-    let mut len: u64 = 0;
-    for digest in elements {
-        hasher.update(digest.as_bytes());
-        len += 1;
+    let mut hasher = ListHasher::default();
+    elements.for_each(|digest| hasher.push(digest));
+    hasher.finish()
+}
+
+/// Computes the digest of a list element by element.
+pub struct ListHasher {
+    hasher: blake3::Hasher,
+    len: u64,
+}
+
+impl Default for ListHasher {
+    fn default() -> Self {
+        ListHasher { hasher: blake3::Hasher::new_derive_key("onceflow list"), len: 0 }
     }
-    hasher.update(&len.to_le_bytes());
-    hasher.finalize().into()
+}
+
+impl ListHasher {
+    /// Appends the digest of an element.
+    pub fn push(&mut self, element: Digest) {
+        self.hasher.update(element.as_bytes());
+        self.len += 1;
+    }
+
+    /// The number of elements so far.
+    pub fn count(&self) -> u64 {
+        self.len
+    }
+
+    /// The digest of the list.
+    pub fn finish(mut self) -> Digest {
+        self.hasher.update(&self.len.to_le_bytes());
+        self.hasher.finalize().into()
+    }
 }
 
 /// The outcome delivered to a port. Every port gets one; otherwise its consumer would wait for ever.
@@ -119,6 +145,14 @@ impl Outcome {
 
     /// Returns the payload, if the outcome is a value.
     pub fn value(&self) -> Option<&Payload> {
+        match self {
+            Outcome::Value(payload) => Some(payload),
+            Outcome::None | Outcome::Failed(_) => None,
+        }
+    }
+
+    /// Returns the payload, if the outcome is a value.
+    pub fn into_value(self) -> Option<Payload> {
         match self {
             Outcome::Value(payload) => Some(payload),
             Outcome::None | Outcome::Failed(_) => None,

@@ -112,6 +112,16 @@ impl Engine {
     pub fn new(records: Arc<dyn Records>, values: Arc<Values>, world: Arc<dyn World>, options: Options) -> Self {
         let works = options.works;
         let shared = Shared::new(records, values, world, options);
+        let writer = Arc::downgrade(&shared);
+        shared.values.enlist_with(Box::new(move || {
+            let writer = writer.upgrade();
+            Box::pin(async move {
+                match writer {
+                    Some(writer) => writer.register_writer().await,
+                    None => Ok(()),
+                }
+            })
+        }));
         shared.world.spawn("onceflow events", Box::pin(shared.events.run(shared.records.clone())));
         let worker = works.then(|| Worker::start(shared.clone()));
         if works {

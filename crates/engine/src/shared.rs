@@ -12,7 +12,7 @@ use onceflow_core::{
 use onceflow_store::{Records, World, values::Values};
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
 };
 
 /// The parts of an engine.
@@ -36,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) small: Arc<crate::data::SmallFiles>,
     /// Runs without a history whose last handle was dropped.
     pub(crate) abandoned: Mutex<BTreeMap<RunId, String>>,
+    /// This engine is registered as a writer of large values that does not work.
+    pub(crate) is_writer: AtomicBool,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -73,6 +75,7 @@ impl Shared {
             lists: crate::data::Lists::default(),
             small: crate::data::SmallFiles::new(small),
             abandoned: Mutex::default(),
+            is_writer: AtomicBool::new(false),
         })
     }
 

@@ -33,11 +33,20 @@ pub enum Data {
     Bytes(Bytes),
     /// The elements of a list, in order.
     List(Vec<Data>),
-    /// A file. A directory is a list of them, named by their relative paths.
-    File(FileData),
+    /// A file. A directory is a list of them, named by their relative paths. Boxed, so that an element of a list of
+    /// millions is not as large as a file.
+    File(Box<FileData>),
     /// No value, where the port's type is an option.
     None,
 }
+
+impl From<FileData> for Data {
+    fn from(file: FileData) -> Self {
+        Data::File(Box::new(file))
+    }
+}
+
+const _: () = assert!(size_of::<Data>() <= 40, "an element of a list of millions is no larger than its bytes");
 
 /// A file that a task was given or gives.
 #[derive(Clone, Debug, PartialEq, Eq)]

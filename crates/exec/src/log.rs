@@ -5,6 +5,7 @@ use crate::{
     mask::{Mask, Stream},
 };
 use onceflow_core::protocol::ids::RunId;
+use onceflow_store::tree::Dir;
 use std::{
     collections::{BTreeMap, VecDeque},
     fs::File,
@@ -152,7 +153,10 @@ impl Log {
         }
         if self.is_over {
             // The file tells a reader who misses a log that the run's log budget is used up.
-            let _untold = std::fs::write(directory.join(FULL), b"");
+            let said = Dir::open(directory).and_then(|directory| directory.fresh_file(FULL));
+            if let Err(error) = said {
+                tracing::debug!(%error, "failed to mark that the logs of a run are full");
+            }
             return;
         }
         self.written += clean.len() - head;

@@ -33,7 +33,7 @@ pub(crate) fn collect(
     planned: &[ExpectedOutput],
     stdout: Option<&mut File>,
 ) -> Result<Vec<PortValue>, Failure> {
-    let mut stdout = Stdout { work, file: stdout, json: None };
+    let mut stdout = Stdout { work, file: stdout, json: None, scope: None };
     let mut values = Vec::with_capacity(ports.len());
     for (at, port) in ports.iter().enumerate() {
         let value = match (captures.get(at), planned.get(at)) {
@@ -51,7 +51,8 @@ pub(crate) fn collect(
 struct Stdout<'a> {
     work: &'a WorkDir,
     file: Option<&'a mut File>,
-    json: Option<Bindings>,
+    json: Option<PortValue>,
+    scope: Option<Bindings>,
 }
 
 impl Stdout<'_> {
@@ -66,12 +67,19 @@ impl Stdout<'_> {
         if self.json.is_none() {
             self.json = Some(parse(self.rewound()?)?);
         }
-        let scope = self.json.as_ref().expect("it was read");
+        let json = self.json.as_ref().expect("it was read");
         let wrong = |why: String| {
             let what = format!("output `{}` could not be read from what was written to standard output", port.name);
             codes::because(codes::failure(codes::OUTPUT_VALUE, what), why)
         };
-        let value = expr::eval(source, scope).map_err(|error| wrong(error.to_string()))?;
+        // Most outputs are a field as it is, and may be large: they are taken without the copies that an expression makes.
+        let value = match named(json, source) {
+            Some(value) => value.clone(),
+            None => {
+                let scope = self.scope.get_or_insert_with(|| bindings(json));
+                expr::eval(source, scope).map_err(|error| wrong(error.to_string()))?
+            }
+        };
         find::resolve(self.work, value, &port.ty, &port.name).map_err(|refused| match refused {
             find::OutputError::Type(mismatch) => wrong(mismatch.to_string()),
             find::OutputError::File(failed) => failed,
@@ -79,8 +87,29 @@ impl Stdout<'_> {
     }
 }
 
-/// Returns the names an expression over an answer can use: `stdout` is all of it, and its fields have their own names.
-fn parse(file: &mut File) -> Result<Bindings, Failure> {
+/// Returns the part of an answer that an expression stands for, if it is a mere path of names: `stdout` is all of the
+/// answer, and its fields have their own names.
+fn named<'a>(json: &'a PortValue, source: &str) -> Option<&'a PortValue> {
+    let compiled = expr::compile(source).ok()?;
+    let path = &compiled.as_reference()?.path;
+    let path = path.strip_prefix(&["stdout".to_owned()][..]).unwrap_or(path);
+    path.iter().try_fold(json, |value, name| match value {
+        PortValue::Record(fields) => fields.get(name),
+        _ => None,
+    })
+}
+
+/// Returns the names an expression over an answer can use.
+fn bindings(json: &PortValue) -> Bindings {
+    let mut scope = Bindings::new();
+    if let PortValue::Record(fields) = json {
+        fields.iter().for_each(|(name, field)| scope.set(name.as_str(), field.clone()));
+    }
+    scope.set("stdout", json.clone());
+    scope
+}
+
+fn parse(file: &mut File) -> Result<PortValue, Failure> {
     let mut bytes = Vec::new();
     let read = file.read_to_end(&mut bytes);
     read.map_err(|error| codes::work("standard output could not be read", &error))?;
@@ -90,11 +119,6 @@ fn parse(file: &mut File) -> Result<Bindings, Failure> {
         let failed = codes::because(failed, format!("it begins with:\n{}", first_lines(&bytes)));
         codes::because(failed, "hint: write one JSON object to standard output, and everything else to standard error")
     })?;
-    let value = PortValue::from_json(json, &Type::Json).expect("all JSON is JSON");
-    let mut scope = Bindings::new();
-    if let PortValue::Record(fields) = &value {
-        fields.iter().for_each(|(name, field)| scope.set(name.as_str(), field.clone()));
-    }
-    scope.set("stdout", value);
-    Ok(scope)
+    drop(bytes);
+    Ok(PortValue::from_json(json, &Type::Json).expect("all JSON is JSON"))
 }

@@ -214,6 +214,32 @@ impl Dir {
         Ok(fd.map_err(|error| at(&self.path.join(name), error))?.into())
     }
 
+    /// Makes an empty file in it, for reading and writing, in place of whatever has the name. A link is replaced, not
+    /// followed.
+    ///
+    /// # Errors
+    /// If a directory has the name, or the file cannot be made.
+    pub fn fresh_file(&self, name: impl AsRef<OsStr>) -> io::Result<File> {
+        let name = single(name.as_ref())?;
+        match fs::unlinkat(&self.fd, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => self.create_file(name),
+            Err(error) => Err(at(&self.path.join(name), error)),
+        }
+    }
+
+    /// Puts a file with this content in place of whatever has the name. A link is replaced, not followed; readers find
+    /// the old content or the new.
+    ///
+    /// # Errors
+    /// If a directory has the name, or the file cannot be written.
+    pub fn replace_file(&self, name: impl AsRef<OsStr>, content: &[u8]) -> io::Result<()> {
+        let name = single(name.as_ref())?;
+        let mut new = name.to_owned();
+        new.push(format!(".{}", std::process::id()));
+        io::Write::write_all(&mut self.fresh_file(&new)?, content)?;
+        fs::renameat(&self.fd, &*new, &self.fd, name).map_err(|error| at(&self.path.join(name), error))
+    }
+
     /// Moves a name from here to another directory, where it must not be taken.
     ///
     /// # Errors

@@ -74,13 +74,13 @@ pub use source::SourceError;
 use crate::{
     blobs::Blobs,
     records::{self, CommitResult, Position, Records, Refused, get_one},
-    world::World,
+    world::{BoxFuture, World},
 };
 use keys::Keys;
 use news::News;
 use onceflow_core::{Batch, Fences, Key, Require, Row, Shard, Timestamp};
 use source::Sources;
-use std::sync::{Arc, atomic::AtomicBool};
+use std::sync::{Arc, OnceLock, atomic::AtomicBool};
 use stored::{Edge, Head};
 use update::{Asked, Facts};
 
@@ -93,10 +93,14 @@ pub struct Values {
     fences: Fences,
     news: News,
     blobs: Option<Arc<dyn Blobs>>,
-    /// The blob store knows this writer.
+    /// This writer is registered where its end can be detected.
     is_enlisted: AtomicBool,
+    enlisting: OnceLock<Enlisting>,
     sources: Arc<Sources>,
 }
+
+/// Registers a writer where other processes can detect its end.
+pub type Enlisting = Box<dyn Fn() -> BoxFuture<'static, Result<(), Error>> + Send + Sync>;
 
 impl Values {
     /// Opens the values of this shard. Any number of `Values` may work on one store at a time.
@@ -111,6 +115,7 @@ impl Values {
             news: News::default(),
             blobs: None,
             is_enlisted: AtomicBool::new(false),
+            enlisting: OnceLock::new(),
             sources: Arc::default(),
         }
     }

@@ -4,6 +4,7 @@
 use super::{NAME, Reader, ReportedOutcome};
 use crate::{progress::Progress, words};
 use onceflow_engine::EventKind;
+use onceflow_store::tree::Dir;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
@@ -25,12 +26,9 @@ struct Sum {
 /// Caches the totals of the event log of a run that rests.
 pub(super) fn remember(directory: &Path) {
     let sum = sum(directory);
-    let path = directory.join(SUM);
-    let beside = path.with_extension(std::process::id().to_string());
     let written = serde_json::to_vec(&sum)
         .map_err(std::io::Error::from)
-        .and_then(|text| std::fs::write(&beside, text))
-        .and_then(|()| std::fs::rename(&beside, &path));
+        .and_then(|text| Dir::open(directory)?.replace_file(SUM, &text));
     if let Err(error) = written {
         tracing::debug!(%error, "failed to write what an event log comes to; it is read again when that is asked");
     }

@@ -19,7 +19,6 @@ use onceflow_core::protocol::ids::RunId;
 use onceflow_store::blocking::blocking;
 use serde_json::json;
 use std::{
-    fs::{self, File},
     io::{BufRead, BufReader},
     process::{Command, Stdio},
     time::Duration,
@@ -46,9 +45,8 @@ pub(crate) async fn start(
     run: RunId,
     jobs: Option<u16>,
 ) -> Result<Exit, Fault> {
-    let directory = location.run(run);
-    fs::create_dir_all(&directory).map_err(Fault::store("make", &directory))?;
-    let log = File::create(directory.join(LOG)).map_err(Fault::store("write", &directory.join(LOG)))?;
+    let log = location.run_dir(run).and_then(|directory| directory.fresh_file(LOG));
+    let log = log.map_err(Fault::store("write", &location.run(run).join(LOG)))?;
     let us = std::env::current_exe().map_err(Fault::system("no path of our own"))?;
     let mut command = Command::new(us);
     command.arg("--store").arg(&location.directory).args(["attend", key]);

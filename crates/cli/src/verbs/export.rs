@@ -129,10 +129,10 @@ pub(crate) async fn import(args: &args::Import, location: StoreLocation, printer
         tracing::warn!(target: onceflow_exec::home::LEFT, "left alone: {error}");
     }
     let handle = taken.map_err(|error| refused(&args.file, error))?;
-    let directory = session.location.run(handle.id());
     for (name, bytes) in carried.beside.iter().filter(|(name, _)| BESIDE.contains(&name.as_str())) {
         let bytes = if name == ASKED { without_commands(bytes) } else { bytes.clone() };
-        let written = fs::create_dir_all(&directory).and_then(|()| fs::write(directory.join(name), bytes));
+        let directory = session.location.run_dir(handle.id());
+        let written = directory.and_then(|directory| directory.replace_file(name, &bytes));
         if let Err(error) = written {
             tracing::debug!(%error, "what lay beside the run is not written down");
         }

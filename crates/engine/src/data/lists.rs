@@ -25,38 +25,48 @@ const PAGE_BYTES_MAX: usize = 256 << 10;
 /// The first byte of a value that refers to pages. Encoded elements begin with the version of rows, which is less.
 const PAGED: u8 = 0x50;
 
-/// Elements of a list that go into one value.
+/// Elements of a list that go into one value. They are encoded at once: as payloads they take ten times the memory.
 #[derive(Default)]
 pub(super) struct Page {
-    pub(super) elements: Vec<Option<Payload>>,
-    refs: usize,
+    encoded: rows::ListWriter,
+    refs: Vec<ValueId>,
     bytes: usize,
+    /// The elements, while the page is small enough to be inlined in a row.
+    inline: Vec<Option<Payload>>,
 }
 
 impl Page {
     /// The page has space for one more element. A page without references may become a blob, so any number of inline
     /// elements fit.
     pub(super) fn has_room(&self, element: Option<&Payload>) -> bool {
-        let refs = self.refs + usize::from(element.is_some_and(|element| element.stored().is_some()));
+        let refs = self.refs.len() + usize::from(element.is_some_and(|element| element.stored().is_some()));
         let fits = refs <= PAGE_REFS_MAX && self.bytes + bytes_of(element) <= PAGE_BYTES_MAX;
-        fits || refs == 0 || self.elements.is_empty()
+        fits || refs == 0 || self.bytes == 0
     }
 
     pub(super) fn push(&mut self, element: Option<Payload>) {
-        self.refs += usize::from(element.as_ref().is_some_and(|element| element.stored().is_some()));
+        self.encoded.push(&element);
         self.bytes += bytes_of(element.as_ref());
-        self.elements.push(element);
+        self.refs.extend(element.as_ref().and_then(Payload::stored).map(|stored| stored.id.clone()));
+        match self.travels() {
+            true => self.inline.push(element),
+            false => self.inline = Vec::new(),
+        }
     }
 
     /// The page is small enough to be inlined in a row.
-    pub(super) fn travels(&self) -> bool {
-        self.refs == 0 && self.bytes <= INLINE_BYTES_MAX
+    fn travels(&self) -> bool {
+        self.refs.is_empty() && self.bytes <= INLINE_BYTES_MAX
+    }
+
+    /// The elements, if the page is small enough to be inlined in a row; otherwise the page.
+    pub(super) fn into_inline(self) -> Result<Vec<Option<Payload>>, Self> {
+        if self.travels() { Ok(self.inline) } else { Err(self) }
     }
 
     /// The values that the page refers to, and its encoded elements.
-    pub(super) fn content(&self) -> (Vec<ValueId>, Vec<u8>) {
-        let refs = self.elements.iter().flatten().filter_map(Payload::stored).map(|stored| stored.id.clone());
-        (refs.collect(), rows::write(&self.elements).to_vec())
+    pub(super) fn into_content(self) -> (Vec<ValueId>, Vec<u8>) {
+        (self.refs, self.encoded.finish())
     }
 }
 
@@ -174,27 +184,55 @@ enum Found {
     Elements(Vec<Option<Payload>>),
 }
 
-fn whole<'a>(values: &'a Values, list: &'a ValueId) -> BoxFuture<'a, Result<Found, Error>> {
+async fn whole(values: &Values, list: &ValueId) -> Result<Found, Error> {
+    let mut all = Vec::new();
+    Ok(match read_pages(values, list, &mut |element| all.push(element)).await? {
+        Some(prefix) => Found::Gathered(prefix),
+        None => Found::Elements(all),
+    })
+}
+
+/// Passes on every element of a stored list, in order, without holding all of them.
+pub(super) async fn visit(values: &Values, list: &Stored, each: Each<'_>) -> Result<(), Error> {
+    let mut passed = 0;
+    let mut pass = |element| {
+        passed += 1;
+        each(element);
+    };
+    if let Some(prefix) = read_pages(values, &list.id, &mut pass).await? {
+        let len = u32::try_from(list.len).map_err(|_| Error::damaged("a list is too long"))?;
+        for first in (0..len).step_by(SCAN_ROWS_MAX) {
+            let some = gathered(values, &prefix, first..len.min(first + SCAN_ROWS_MAX as u32)).await?;
+            passed += some.len() as u64;
+            some.into_iter().for_each(|outcome| each(outcome.into_value()));
+        }
+    }
+    if passed == list.len { Ok(()) } else { Err(Error::damaged("a list has another length than its reference says")) }
+}
+
+/// Receives the elements of a list.
+type Each<'a> = &'a mut (dyn FnMut(Option<Payload>) + Send);
+
+/// Passes on every element of a list in pages. A gathered list has none: its prefix is answered.
+fn read_pages<'a>(values: &'a Values, list: &'a ValueId, each: Each<'a>) -> BoxFuture<'a, Result<Option<Name>, Error>> {
     Box::pin(async move {
         let value = values.get(list).await?;
         let bytes = match value.content {
-            Content::Gathered { prefix, .. } => return Ok(Found::Gathered(prefix)),
+            Content::Gathered { prefix, .. } => return Ok(Some(prefix)),
             Content::Inline(bytes) => Bytes::from(bytes),
             Content::Object { .. } => values.read_all(list).await?,
             Content::Source(_) => return Err(Error::damaged("a list is a file by reference")),
         };
         if bytes.first() != Some(&PAGED) {
-            let elements = rows::read(&bytes).ok_or_else(|| Error::damaged("a list is not one"))?;
-            return Ok(Found::Elements(elements));
+            rows::read_list(&bytes, each).ok_or_else(|| Error::damaged("a list is not one"))?;
+            return Ok(None);
         }
-        let mut all = Vec::new();
         for page in &value.refs {
-            match whole(values, page).await? {
-                Found::Elements(elements) => all.extend(elements),
-                Found::Gathered(_) => return Err(Error::damaged("a page of a list is not one")),
+            if read_pages(values, page, each).await?.is_some() {
+                return Err(Error::damaged("a page of a list is not one"));
             }
         }
-        Ok(Found::Elements(all))
+        Ok(None)
     })
 }
 

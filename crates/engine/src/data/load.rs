@@ -2,7 +2,7 @@
 //! copy in a directory of the attempt.
 
 use super::{
-    lists::elements,
+    lists::visit,
     small::{InUse, SmallFiles},
 };
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     shared::lock,
     task::{Data, FileData, KnownContent},
 };
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     payload::{Payload, Stored},
@@ -140,7 +140,7 @@ pub(crate) fn load<'a>(
         Ok(match payload {
             Payload::Inline(bytes) => Data::Bytes(Bytes::copy_from_slice(bytes)),
             Payload::Stored(stored) => Data::Bytes(values.read_all(&stored.id).await?),
-            Payload::File { name, content } => Data::File(file(values, name, content, scratch).await?),
+            Payload::File { name, content } => file(values, name, content, scratch).await?.into(),
             Payload::List(elements) => {
                 let mut list = Vec::with_capacity(elements.len());
                 for element in elements.iter() {
@@ -148,15 +148,32 @@ pub(crate) fn load<'a>(
                 }
                 Data::List(list)
             }
-            Payload::StoredList(stored) => {
-                let mut list = Vec::with_capacity(stored.len as usize);
-                for outcome in elements(values, payload, 0..stored.len as u32).await? {
-                    list.push(load_option(values, outcome.value(), scratch).await?);
-                }
-                Data::List(list)
-            }
+            Payload::StoredList(stored) => Data::List(stored_list(values, stored, scratch).await?),
         })
     })
+}
+
+/// Reads a list of the store. Its small elements share the memory of their bytes: one allocation each would take more
+/// than most of them.
+async fn stored_list(values: &Values, list: &Stored, scratch: Option<&Scratch>) -> Result<Vec<Data>, Error> {
+    let mut loaded = Vec::with_capacity(usize::try_from(list.len).unwrap_or_default());
+    let (mut shared, mut others) = (BytesMut::new(), Vec::new());
+    let mut each = |element| match element {
+        Some(Payload::Inline(bytes)) => {
+            shared.extend_from_slice(&bytes);
+            loaded.push(Data::Bytes(shared.split().freeze()));
+        }
+        Some(other) => {
+            others.push((loaded.len(), other));
+            loaded.push(Data::None);
+        }
+        None => loaded.push(Data::None),
+    };
+    visit(values, list, &mut each).await?;
+    for (at, element) in others {
+        loaded[at] = load(values, &element, scratch).await?;
+    }
+    Ok(loaded)
 }
 
 /// Reads all inputs of a step.

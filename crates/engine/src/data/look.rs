@@ -87,9 +87,9 @@ fn payload(data: &Data) -> Option<Payload> {
         Data::None => return None,
         Data::Bytes(bytes) if bytes.len() <= INLINE_BYTES_MAX => Payload::inline(bytes),
         Data::Bytes(bytes) => Payload::Stored(unnamed(Digest::of(bytes), bytes.len() as u64)),
-        Data::File(FileData { name, known, .. }) => {
-            let known = known.expect("all files were looked at");
-            Payload::File { name: name.clone(), content: unnamed(known.digest, known.len) }
+        Data::File(file) => {
+            let known = file.known.expect("all files were looked at");
+            Payload::File { name: file.name.clone(), content: unnamed(known.digest, known.len) }
         }
         Data::List(elements) => Payload::List(elements.iter().map(payload).collect()),
     })

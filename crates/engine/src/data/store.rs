@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     limits::INLINE_BYTES_MAX,
-    payload::{Outcome, Payload, Stored, digest_of, list_digest},
+    payload::{ListHasher, Outcome, Payload, Stored, digest_of},
 };
 use onceflow_store::{
     blobs,
@@ -150,20 +150,22 @@ impl<'a> Storing<'a> {
     /// Stores a list: a small one is inlined; any other becomes a value that refers to the values of its elements, or
     /// to pages of them.
     async fn list(&mut self, elements: Vec<Data>) -> Result<Payload, Error> {
-        let (mut pages, mut page, mut digests) =
-            (Pages::default(), Page::default(), Vec::with_capacity(elements.len()));
+        let (mut pages, mut page, mut digest) = (Pages::default(), Page::default(), ListHasher::default());
         for element in elements {
             let element = self.payload(element).await?;
-            digests.push(digest_of(element.as_ref()));
+            digest.push(digest_of(element.as_ref()));
             if !page.has_room(element.as_ref()) {
                 self.put_page(&mut pages, std::mem::take(&mut page)).await?;
             }
             page.push(element);
         }
-        if pages.is_empty() && page.travels() {
-            return Ok(Payload::List(page.elements.into()));
+        if pages.is_empty() {
+            page = match page.into_inline() {
+                Ok(elements) => return Ok(Payload::List(elements.into())),
+                Err(page) => page,
+            };
         }
-        let (len, digest) = (digests.len() as u64, list_digest(digests.into_iter()));
+        let (len, digest) = (digest.count(), digest.finish());
         self.put_page(&mut pages, page).await?;
         while let Some((at, above)) = pages.above() {
             let id = self.put(above).await?;
@@ -173,7 +175,7 @@ impl<'a> Storing<'a> {
     }
 
     async fn put_page(&mut self, pages: &mut Pages, page: Page) -> Result<(), Error> {
-        let (refs, bytes) = page.content();
+        let (refs, bytes) = page.into_content();
         let id = if refs.is_empty() {
             let (change, stored) = self.put_bytes(bytes.into()).await?;
             self.push(change).await?;

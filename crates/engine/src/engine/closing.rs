@@ -38,6 +38,7 @@ impl Engine {
             if let Some(worker) = &self.worker {
                 worker.leave().await;
             }
+            self.shared.leave_writers().await;
             self.shared.small.clear();
             drained
         })

@@ -326,7 +326,8 @@ impl Shared {
         let now = self.records.now().await?;
         let info = |(name, row): &(Name, onceflow_core::Row)| {
             let (incarnation, worker) = incarnation(name).zip(rows::read::<Registration>(row))?;
-            is_wanted(self, incarnation, &worker, now).then(|| WorkerInfo::of(incarnation, worker, now))
+            (worker.works && is_wanted(self, incarnation, &worker, now))
+                .then(|| WorkerInfo::of(incarnation, worker, now))
         };
         Ok(all.iter().filter_map(info).collect())
     }

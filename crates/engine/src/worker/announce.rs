@@ -24,11 +24,12 @@ use onceflow_core::{
 use onceflow_store::{
     alive::{self, LockDirectory},
     records::Scan,
+    values::limits::UPLOAD_MS_MAX,
 };
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::Ordering::SeqCst},
 };
 
 /// The longest time between a change and the registration that says so.
@@ -54,6 +55,8 @@ pub(crate) struct Registration {
     pub(crate) writer: u128,
     /// The directory in which it holds a lock file while its process lives.
     pub(crate) locks: Option<LockDirectory>,
+    /// It takes steps. Otherwise it only writes large values, and sends no heartbeats.
+    pub(crate) works: bool,
 }
 
 /// The heartbeat was sent then, for so long: the lease has ended.
@@ -190,6 +193,7 @@ impl Worker {
             counts: lock(&self.announcement.counts).clone(),
             writer: self.shared.values.writer(),
             locks,
+            works: true,
         })
     }
 
@@ -217,6 +221,52 @@ impl Shared {
         }
         self.small.hold_lock()?;
         Ok(LockDirectory::at(&self.options.scratch))
+    }
+
+    /// Registers this engine as a writer of large values, if it is not registered as a worker: uploads that it does not
+    /// commit are deleted when its process has ended, or, where that cannot be seen, after the longest time that an
+    /// upload may take.
+    pub(crate) async fn register_writer(&self) -> Result<(), onceflow_store::values::Error> {
+        let locks = match self.hold_lock() {
+            Ok(Some(locks)) => locks,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                tracing::warn!(%error, "failed to lock a file; if this process is killed, its uploads stay for a day");
+                return Ok(());
+            }
+        };
+        let seen = self.records.now().await?;
+        let registration = Registration {
+            seen,
+            lease_ms: UPLOAD_MS_MAX,
+            started: seen,
+            about: About::default(),
+            classes: vec![],
+            tasks: vec![],
+            draining: false,
+            counts: Counts::default(),
+            writer: self.values.writer(),
+            locks: Some(locks),
+            works: false,
+        };
+        let key = keys::workers().key(self.kernel.fences.incarnation().to_be_bytes());
+        let mut batch = Batch::new(self.shard());
+        batch.require_absent(key.clone()).put(key, rows::write(&registration));
+        // Refused if it is registered already.
+        if self.records.commit(batch).await?.is_applied() {
+            self.is_writer.store(true, SeqCst);
+        }
+        Ok(())
+    }
+
+    /// Deletes the registration of a writer that never worked.
+    pub(crate) async fn leave_writers(&self) {
+        let incarnation = self.kernel.fences.incarnation();
+        if self.is_writer.swap(false, SeqCst)
+            && let Err(error) = self.unregister(incarnation, &About::default()).await
+        {
+            tracing::debug!(%error, "failed to delete the registration of writer {incarnation:032x}; others will");
+        }
     }
 
     /// All registrations, by worker. Those of another version may not be readable.

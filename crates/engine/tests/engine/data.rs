@@ -125,7 +125,7 @@ fn file(directory: &std::path::Path, name: &str, content: &str) -> Data {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let path = directory.join(NEXT.fetch_add(1, SeqCst).to_string());
     std::fs::write(&path, content).unwrap();
-    Data::File(FileData::new(name, path))
+    Data::from(FileData::new(name, path))
 }
 
 fn read(data: &Data) -> String {
@@ -184,7 +184,7 @@ async fn a_file_that_is_not_there_or_has_a_bad_name_fails_its_step() {
         let make = spec("make", &[("x", Type::Int)], &[("out", Type::File)]);
         let make = kit.add(make, move |_, _| {
             Ok(vec![match name {
-                "missing" => Data::File(FileData::new(name, here.join("nowhere"))),
+                "missing" => Data::from(FileData::new(name, here.join("nowhere"))),
                 name => file(&here, name, "text"),
             }])
         });

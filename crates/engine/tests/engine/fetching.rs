@@ -73,7 +73,7 @@ async fn a_join_whose_files_take_longer_to_fetch_than_its_lease_is_not_taken_awa
     let file = |n: usize| {
         let path = place.path().join(n.to_string());
         std::fs::write(&path, format!("file {n}")).unwrap();
-        Data::File(FileData::new(n.to_string(), path))
+        Data::from(FileData::new(n.to_string(), path))
     };
     let mut kit = Kit::default();
     let join = spec("join", &[("xs", Type::list(Type::File))], &[("out", Type::Int)]);

@@ -57,7 +57,7 @@ fn join(kit: &mut Kit, place: &Path) -> onceflow_core::model::TaskSpec {
                 let Data::File(file) = file else { return Err(Failure::new("no file")) };
                 all.extend(fs::read(&file.path).unwrap());
             }
-            Ok(vec![Data::File(file(&at, &format!("joined.{}", step.key()), &all))])
+            Ok(vec![Data::from(file(&at, &format!("joined.{}", step.key()), &all))])
         }
         other => Err(Failure::new(format!("{other:?}"))),
     })
@@ -89,8 +89,8 @@ async fn explaining_and_starting_what_is_done_write_nothing() {
         let place = place.path();
         let mut kit = Kit::default();
         let begin = joining(&mut kit, place);
-        let xs = Data::List((0..3).map(|n| Data::File(file(place, &format!("in/{n}"), &vec![n; len]))).collect());
-        let begin = begin.input("xs", xs).input("one", Data::File(file(place, "in/one", b"end")));
+        let xs = Data::List((0..3).map(|n| Data::from(file(place, &format!("in/{n}"), &vec![n; len]))).collect());
+        let begin = begin.input("xs", xs).input("one", Data::from(file(place, "in/one", b"end")));
         let (store, engine) = open(place, &kit, true).await;
         let handle = engine.start(begin.clone()).await.unwrap();
         assert!(handle.wait().await.unwrap().status == RunStatus::Done);
@@ -127,7 +127,7 @@ async fn what_is_asked_of_nothing_there_is_explained_without_a_write() {
     let place = place.path();
     let mut kit = Kit::default();
     let begin = joining(&mut kit, place).input("xs", Data::List(vec![]));
-    let begin = begin.input("one", Data::File(file(place, "one", &[1; LARGE_BYTES])));
+    let begin = begin.input("one", Data::from(file(place, "one", &[1; LARGE_BYTES])));
     let (store, engine) = open(place, &kit, false).await;
     let seen = store.records().position();
     assert_eq!(engine.preview(begin).await.unwrap().explanation.lines.len(), 1);
@@ -144,7 +144,7 @@ async fn an_input_that_is_not_what_it_is_said_to_be_is_refused_and_nothing_begin
         let mut kit = Kit::default();
         let mut one = file(place, "one", &vec![1; len]);
         one.known = Some(KnownContent { digest: Digest::from_bytes([7; 32]), len: len as u64 });
-        let begin = joining(&mut kit, place).input("xs", Data::List(vec![])).input("one", Data::File(one));
+        let begin = joining(&mut kit, place).input("xs", Data::List(vec![])).input("one", Data::from(one));
         let (store, engine) = open(place, &kit, true).await;
         let told = engine.start(begin).await.err().expect("it is not what it is said to be");
         assert!(matches!(&told, Error::Inputs(why) if why.ends_with("one changed while it was read")), "{told}");
@@ -161,7 +161,7 @@ async fn what_is_known_of_a_file_is_not_read_again() {
     let content = vec![3; LARGE_BYTES];
     let mut one = file(place, "one", &content);
     one.known = Some(KnownContent { digest: Digest::of(&content), len: content.len() as u64 });
-    let begin = joining(&mut kit, place).input("xs", Data::List(vec![])).input("one", Data::File(one.clone()));
+    let begin = joining(&mut kit, place).input("xs", Data::List(vec![])).input("one", Data::from(one.clone()));
     let (store, engine) = open(place, &kit, true).await;
     let handle = engine.start(begin.clone()).await.unwrap();
     assert!(handle.wait().await.unwrap().status == RunStatus::Done);
@@ -184,14 +184,14 @@ async fn a_task_reads_the_object_itself_and_may_pass_it_on() {
             let Data::File(given) = &inputs[0] else { return Err(Failure::new("no file")) };
             assert!(fs::metadata(&given.path).unwrap().permissions().readonly());
             paths.lock().unwrap().push(given.path.clone());
-            Ok(vec![inputs[0].clone(), Data::File(FileData::new("other name", given.path.clone()))])
+            Ok(vec![inputs[0].clone(), Data::from(FileData::new("other name", given.path.clone()))])
         });
         let g = G::new().input("x", Type::File).output("y", Type::File).output("z", Type::File);
         let g = g.task("a", &pass).task("b", &pass);
         let g = g.connect("x -> a.x; a.out -> b.x; b.out -> y; a.same -> z");
         let (store, engine) = open(place, &kit, true).await;
         let content = vec![9; len];
-        let begin = start(g).input("x", Data::File(file(place, "x", &content)));
+        let begin = start(g).input("x", Data::from(file(place, "x", &content)));
         let handle = engine.start(begin).await.unwrap();
         assert!(handle.wait().await.unwrap().status == RunStatus::Done);
         let objects = fs::read_dir(place.join("store/blobs/0/objects")).unwrap().count();
@@ -237,7 +237,7 @@ async fn twenty_thousand_files_go_in_and_a_directory_of_five_thousand_comes_out(
         let one = |n: usize| {
             // A few of them are objects.
             let content = if n.is_multiple_of(1000) { vec![n as u8; LARGE_BYTES] } else { n.to_string().into_bytes() };
-            Data::File(FileData { name: format!("d/{n}"), ..file(&at, &format!("made/{n}"), &content) })
+            Data::from(FileData { name: format!("d/{n}"), ..file(&at, &format!("made/{n}"), &content) })
         };
         Ok(vec![Data::List((0..5000).map(one).collect()), int(xs.iter().map(as_int).sum())])
     });
@@ -246,7 +246,7 @@ async fn twenty_thousand_files_go_in_and_a_directory_of_five_thousand_comes_out(
     let g = G::new().input("xs", Type::list(Type::File)).output("dir", Type::list(Type::File)).output("n", Type::Int);
     let g = g.module("each", each(body)).task("make", &make);
     let g = g.connect("xs -> each.x; each.y -> make.xs; make.dir -> dir; make.n -> n");
-    let xs = (0..20_000).map(|n| Data::File(file(place, &format!("in/{n}"), &vec![b'x'; n % 7]))).collect();
+    let xs = (0..20_000).map(|n| Data::from(file(place, &format!("in/{n}"), &vec![b'x'; n % 7]))).collect();
     let (store, engine) = open(place, &kit, true).await;
     let handle = engine.start(start(g).input("xs", Data::List(xs))).await.unwrap();
     let report = handle.wait().await.unwrap();

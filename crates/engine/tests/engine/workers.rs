@@ -264,6 +264,45 @@ async fn what_a_dead_worker_was_storing_goes_when_it_is_known_to_be_dead() {
     assert_eq!(values.rows().await.unwrap(), [], "nothing of it is left");
 }
 
+#[tokio::test]
+async fn uploads_of_a_killed_process_that_is_no_worker_go_before_their_time() {
+    use onceflow_store::blobs::content::from_bytes;
+    let (proof, scratch) = (Proof::new(&Kit::default()), tempfile::tempdir().unwrap());
+    let idle = || Options { works: false, locks: true, scratch: scratch.path().to_owned(), ..Options::default() };
+    let values = proof.values(proof.memory.clone());
+    let command = Engine::new(proof.memory.clone(), values.clone(), proof.world.clone(), idle());
+    values.upload(from_bytes("an object")).await.unwrap();
+    let (mut hold, upload) = (values.hold(), values.upload(from_bytes("another")).await.unwrap());
+    values.put_ahead(&mut hold, &mut vec![upload.change()]).await.unwrap();
+    let other = proof.engine_on(proof.memory.clone(), idle());
+    assert!(hosts(&other).await.is_empty(), "it takes no steps, so it is no worker");
+    // However long it takes: its process is alive.
+    proof.world.advance(10 * Options::default().lease_ms);
+    other.remove_due().await.unwrap();
+    assert_ne!(values.rows().await.unwrap(), [], "a living process goes on with its upload");
+    // The kernel releases the lock when the process is killed.
+    std::fs::remove_file(scratch.path().join(format!("onceflow-{:032x}.alive", command.incarnation()))).unwrap();
+    other.remove_due().await.unwrap();
+    assert!(proof.drive(other.clean_up(u64::MAX)).await.unwrap());
+    assert_eq!(values.rows().await.unwrap(), [], "nothing of it is left");
+    proof.drive(other.close()).await.unwrap();
+    proof.only_what_remains().await;
+}
+
+#[tokio::test]
+async fn a_process_that_only_writes_leaves_no_registration_when_it_closes() {
+    use onceflow_store::blobs::content::from_bytes;
+    let (proof, scratch) = (Proof::new(&Kit::default()), tempfile::tempdir().unwrap());
+    let options = Options { works: false, locks: true, scratch: scratch.path().to_owned(), ..Options::default() };
+    let values = proof.values(proof.memory.clone());
+    let command = Engine::new(proof.memory.clone(), values.clone(), proof.world.clone(), options);
+    values.upload(from_bytes("an object")).await.unwrap();
+    proof.drive(command.close()).await.unwrap();
+    proof.forget_uploads();
+    proof.only_what_remains().await;
+    assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0, "no lock file either");
+}
+
 /// A worker limited to one run.
 fn limited(proof: &Proof, host: &str, options: Options) -> Engine {
     let about = About { host: host.into(), run: Some(String::from("run")), ..About::default() };

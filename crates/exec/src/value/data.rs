@@ -5,6 +5,7 @@ use super::{
     DirectoryValue, FileValue, Mismatch, PortValue,
     conform::{Encoding, conform},
 };
+use bytes::{BufMut, BytesMut};
 use onceflow_core::model::Type;
 use onceflow_engine::task::{Data, FileData};
 use serde::{
@@ -32,7 +33,7 @@ impl PortValue {
             (Type::List(inner), Data::List(elements)) => list(elements, inner),
             (Type::Record(types), Data::List(parts)) => record(parts, types),
             (Type::Json, Data::List(elements)) => list(elements, &Type::Json),
-            (Type::File, Data::File(FileData { name, path, .. })) => Ok(PortValue::File(FileValue { name, path })),
+            (Type::File, data @ Data::File(_)) => file(data).map(PortValue::File),
             (ty, data) => Err(Mismatch::new(ty, kind(&data))),
         }
     }
@@ -42,7 +43,7 @@ impl PortValue {
     /// # Errors
     /// If it is not of this type.
     pub fn into_data(self, ty: &Type) -> Result<Data, Mismatch> {
-        Ok(encode(conform(self, ty, Encoding::Typed)?, ty))
+        Ok(encode(conform(self, ty, Encoding::Typed)?, ty, &mut BytesMut::new()))
     }
 }
 
@@ -68,7 +69,7 @@ fn read(bytes: &[u8], ty: &Type) -> Result<PortValue, Mismatch> {
 
 fn file(data: Data) -> Result<FileValue, Mismatch> {
     match data {
-        Data::File(FileData { name, path, .. }) => Ok(FileValue { name, path }),
+        Data::File(file) => Ok(FileValue { name: file.name, path: file.path }),
         other => Err(Mismatch::new("the files of a directory", kind(&other))),
     }
 }
@@ -109,38 +110,39 @@ fn is_plain(ty: &Type) -> bool {
     }
 }
 
-/// Encodes a value that is of the type.
-fn encode(value: PortValue, ty: &Type) -> Data {
+/// Encodes a value that is of the type. The elements of lists share the memory of `shared`: one allocation each would
+/// take more than most of them.
+fn encode(value: PortValue, ty: &Type, shared: &mut BytesMut) -> Data {
     match (ty, value) {
         (Type::Option(_), PortValue::Null) => Data::None,
-        (Type::Option(inner), value) => encode(value, inner),
+        (Type::Option(inner), value) => encode(value, inner, shared),
         (Type::Unit, _) => Data::Bytes(bytes::Bytes::new()),
         (Type::Bytes, PortValue::Bytes(bytes)) => Data::Bytes(bytes.into()),
         (_, PortValue::File(file)) => give(file),
         (_, PortValue::Directory(directory)) => Data::List(directory.files.into_iter().map(give).collect()),
         (Type::List(inner), PortValue::List(elements)) => {
-            Data::List(elements.into_iter().map(|element| encode(element, inner)).collect())
+            Data::List(elements.into_iter().map(|element| encode(element, inner, shared)).collect())
         }
         (Type::Record(types), PortValue::Record(fields)) if !is_plain(ty) => {
             let mut parts = Vec::with_capacity(fields.len() * 2);
             for (name, value) in fields {
                 let ty = &types[&name];
-                parts.push(write(&PortValue::Text(name)));
-                parts.push(encode(value, ty));
+                parts.push(write(&PortValue::Text(name), shared));
+                parts.push(encode(value, ty, shared));
             }
             Data::List(parts)
         }
-        (_, value) => write(&value),
+        (_, value) => write(&value, shared),
     }
 }
 
 fn give(file: FileValue) -> Data {
-    Data::File(FileData::new(file.name, file.path))
+    FileData::new(file.name, file.path).into()
 }
 
-fn write(value: &PortValue) -> Data {
-    let bytes = rmp_serde::to_vec_named(&Plain(value)).expect("a plain value can always be written");
-    Data::Bytes(bytes.into())
+fn write(value: &PortValue, shared: &mut BytesMut) -> Data {
+    rmp_serde::encode::write_named(&mut shared.writer(), &Plain(value)).expect("a plain value can always be written");
+    Data::Bytes(shared.split().freeze())
 }
 
 /// A value without files, to be written.

@@ -66,7 +66,12 @@ pub(super) fn untyped(json: Json) -> PortValue {
             None => PortValue::Float(number.as_f64().unwrap_or(f64::NAN)),
         },
         Json::String(text) => PortValue::Text(text),
-        Json::Array(elements) => PortValue::List(elements.into_iter().map(untyped).collect()),
+        Json::Array(elements) => {
+            // Collected in place: the room of the larger JSON values is given back.
+            let mut elements: Vec<_> = elements.into_iter().map(untyped).collect();
+            elements.shrink_to_fit();
+            PortValue::List(elements)
+        }
         Json::Object(fields) => {
             PortValue::Record(fields.into_iter().map(|(name, field)| (name, untyped(field))).collect())
         }

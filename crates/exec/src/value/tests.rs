@@ -32,7 +32,7 @@ fn data_is_what_the_typed_crate_writes() {
     assert_eq!(some(json!({"b": "x", "a": 1, "c": 3}), &ty), packed(&json!({"a": 1, "b": "x"})));
     assert_eq!(some(json!({"a": 1}), &ty), packed(&json!({"a": 1, "b": null})));
     let ty = record(&[("f", Type::File), ("n", Type::Int)]);
-    let expected = vec![packed(&"f"), Data::File(FileData::new("x", "/d/x")), packed(&"n"), packed(&1)];
+    let expected = vec![packed(&"f"), Data::from(FileData::new("x", "/d/x")), packed(&"n"), packed(&1)];
     assert_eq!(some(json!({"n": 1, "f": "/d/x"}), &ty), Data::List(expected));
 }
 
@@ -61,7 +61,7 @@ fn a_mismatch_says_where_what_was_wanted_and_what_was_found() {
     for (json, expected) in cases {
         assert_eq!(PortValue::from_json(json.clone(), &ty).unwrap_err().to_string(), expected, "{json}");
     }
-    let wrong = PortValue::from_data(Data::File(file("x")), &Type::Int).unwrap_err().inside(".inputs.a");
+    let wrong = PortValue::from_data(Data::from(file("x")), &Type::Int).unwrap_err().inside(".inputs.a");
     assert_eq!(wrong.to_string(), "`inputs.a`: int wanted, but a file found");
 }
 

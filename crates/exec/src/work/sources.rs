@@ -122,7 +122,7 @@ mod tests {
         std::fs::create_dir(place.path().join("sub")).unwrap();
         for name in ["a", "sub/b"] {
             std::fs::write(place.path().join(name), name).unwrap();
-            sources.note(&Data::List(vec![Data::File(FileData::new(name, place.path().join(name)).by_reference())]));
+            sources.note(&Data::List(vec![Data::from(FileData::new(name, place.path().join(name)).by_reference())]));
         }
         let mut value = directory(place.path(), &["a", "sub/b"]);
         assert!(sources.stay(&mut value));
@@ -137,8 +137,8 @@ mod tests {
     #[test]
     fn files_of_the_store_are_put_into_the_work_directory() {
         let mut sources = SourceInputs::default();
-        sources.note(&Data::File(FileData::new("a", "/data/a").by_reference()));
-        sources.note(&Data::File(FileData::new("b", "/store/b")));
+        sources.note(&Data::from(FileData::new("a", "/data/a").by_reference()));
+        sources.note(&Data::from(FileData::new("b", "/store/b")));
         let file = |path: &str| PortValue::File(FileValue { name: "a".into(), path: path.into() });
         assert!(sources.stay(&mut file("/data/a")) && !sources.stay(&mut file("/store/b")));
         assert!(!sources.stay(&mut PortValue::List(vec![file("/data/a"), file("/store/b")])));

@@ -85,12 +85,15 @@ impl Value for File {
     }
 
     fn encode(self) -> Result<Data, Error> {
-        Ok(Data::File(FileData { by_reference: self.by_reference, ..FileData::new(self.name, self.path) }))
+        Ok(FileData { by_reference: self.by_reference, ..FileData::new(self.name, self.path) }.into())
     }
 
     fn decode(data: Data) -> Result<Self, Error> {
         match data {
-            Data::File(FileData { name, path, by_reference, .. }) => Ok(File { name, path, by_reference }),
+            Data::File(file) => {
+                let FileData { name, path, by_reference, .. } = *file;
+                Ok(File { name, path, by_reference })
+            }
             other => Err(Error::kind::<Self>(&other)),
         }
     }

@@ -16,7 +16,8 @@ use std::{
 /// Writes a value as MessagePack with named fields, so that a record may gain a field and old data still be read.
 pub fn encode_serde<T: Serialize>(value: &T) -> Result<Data, Error> {
     let bytes = rmp_serde::to_vec_named(value).map_err(|source| Error::Write { ty: type_name::<T>(), source })?;
-    Ok(Data::Bytes(bytes.into()))
+    // Without the room that serde reserved, which is larger than most values.
+    Ok(Data::Bytes(bytes.into_boxed_slice().into()))
 }
 
 /// Reads what [`encode_serde`] wrote.

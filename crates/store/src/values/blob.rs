@@ -148,12 +148,21 @@ impl Values {
         self.blobs.as_ref().ok_or_else(|| Error::Senseless("these values were opened without a blob store".into()))
     }
 
+    /// Sets how this writer is registered before it writes for the first time, for blob stores that cannot detect the
+    /// end of a writer. Only the first call counts.
+    pub fn enlist_with(&self, enlisting: super::Enlisting) {
+        let _first_counts = self.enlisting.set(enlisting);
+    }
+
     /// Registers this process as a writer before it writes, so that its uploads are not taken for those of a dead
     /// process.
     pub(super) async fn enlist(&self) -> Result<(), Error> {
         let blobs = self.blobs.as_ref().filter(|_| !self.is_enlisted.load(SeqCst));
         if let Some(blobs) = blobs {
             blobs.enlist(self.fences.incarnation()).await?;
+            if let Some(enlisting) = self.enlisting.get().filter(|_| !blobs.knows_writers()) {
+                enlisting().await?;
+            }
             self.is_enlisted.store(true, SeqCst);
         }
         Ok(())

@@ -193,7 +193,7 @@ impl Unpacked<'_> {
             Tree::None | Tree::Failed(_) => Data::None,
             Tree::Bytes(bytes) => Data::Bytes(bytes.clone().into()),
             Tree::Content(at) => Data::Bytes(self.bytes(*at)?.into()),
-            Tree::File { name, content } => Data::File(FileData {
+            Tree::File { name, content } => Data::from(FileData {
                 name: name.clone(),
                 path: self.path(*content),
                 known: Some(self.carried.known(*content)),

@@ -49,7 +49,7 @@ async fn a_task_reads_the_users_own_file_and_the_store_holds_none_of_it() {
         let (place, mut kit, seen) = (tempfile::tempdir().unwrap(), Kit::default(), Arc::default());
         let place = place.path();
         let given = file(place, "one", &vec![1; len]).by_reference();
-        let begin = reading(&mut kit, Arc::clone(&seen), |_| {}).input("x", Data::File(given.clone()));
+        let begin = reading(&mut kit, Arc::clone(&seen), |_| {}).input("x", Data::from(given.clone()));
         let report = end(place, &kit, begin).await;
         assert!(report.status == RunStatus::Done, "{report}");
         assert_eq!(*seen.lock().unwrap(), [given.path]);
@@ -68,7 +68,7 @@ async fn what_was_made_while_an_input_changed_is_dropped_and_the_run_waits_for_a
             fs::write(path, "another content").unwrap();
         }
     };
-    let given = || Data::File(FileData::new("one", place.join("one")).by_reference());
+    let given = || Data::from(FileData::new("one", place.join("one")).by_reference());
     file(place, "one", b"one");
     let begin = reading(&mut kit, Arc::clone(&seen), meanwhile);
     let report = end(place, &kit, begin.clone().input("x", given())).await;
@@ -90,7 +90,7 @@ async fn a_handler_of_failures_is_not_asked_about_an_input_that_changed() {
         .connect("x -> read.x; read.n -> n; read.error -> e");
     let begin = start(g);
     let given = file(place, "one", b"one").by_reference();
-    let report = end(place, &kit, begin.input("x", Data::File(given))).await;
+    let report = end(place, &kit, begin.input("x", Data::from(given))).await;
     is_parked(&report);
 }
 
@@ -99,7 +99,7 @@ async fn an_input_that_is_removed_before_its_step_begins_is_said_to_be_gone() {
     let (place, mut kit, seen) = (tempfile::tempdir().unwrap(), Kit::default(), Arc::default());
     let place = place.path();
     let given = file(place, "one", b"one").by_reference();
-    let begin = reading(&mut kit, Arc::clone(&seen), |_| {}).input("x", Data::File(given.clone()));
+    let begin = reading(&mut kit, Arc::clone(&seen), |_| {}).input("x", Data::from(given.clone()));
     // No worker takes its step yet.
     let (store, engine) = open(place, &kit, false).await;
     engine.start(begin.clone()).await.unwrap();
