@@ -3,10 +3,7 @@
 #[cfg(feature = "redis")]
 use crate::backend::redis::{Address, BlobLocation, ConnectError, Redis};
 use crate::{
-    backend::{
-        embedded::{Embedded, OpenError, Role},
-        journal,
-    },
+    backend::embedded::{Embedded, EmbeddedBackend, OpenError, Role},
     blobs,
     records::{Error, Records},
     values::Values,
@@ -69,19 +66,19 @@ impl Store {
     /// If the directory cannot be used, is damaged, was written by a later version, or belongs to a process that cannot be
     /// shared with; nothing is changed then.
     pub async fn open(directory: impl Into<PathBuf>) -> Result<Store, OpenError> {
-        Store::open_with(directory, journal::Options::default(), RealWorld::here()).await
+        Store::open_with(directory, EmbeddedBackend::default(), RealWorld::here()).await
     }
 
-    /// [`Store::open`], with options for the journal and a world of one's own.
+    /// [`Store::open`], with a backend or its options, and a world of one's own.
     ///
     /// # Errors
     /// As [`Store::open`].
     pub async fn open_with(
         directory: impl Into<PathBuf>,
-        options: journal::Options,
+        backend: impl Into<EmbeddedBackend>,
         world: Arc<dyn World>,
     ) -> Result<Store, OpenError> {
-        open(directory.into(), options, world).await
+        open(directory.into(), backend.into(), world).await
     }
 
     /// Connects to the store on a Redis server, by a URL: `redis://host:6379`. [`Address::parse`] lists the other parts
@@ -237,12 +234,12 @@ fn in_bucket(
 /// other processes from its owner. In a box, so that it is compiled here and not by everyone who opens a store.
 fn open(
     directory: PathBuf,
-    options: journal::Options,
+    backend: EmbeddedBackend,
     world: Arc<dyn World>,
 ) -> BoxFuture<'static, Result<Store, OpenError>> {
     Box::pin(async move {
         let (place, here) = (directory.clone(), service(&world));
-        let opening = async move { Embedded::open(place, options, here).await };
+        let opening = async move { Embedded::open(place, backend, here).await };
         let embedded = in_service(&*world, "onceflow open", opening).await?;
         Ok(Store {
             location: Location::Directory { path: directory, embedded },

@@ -1,6 +1,7 @@
 //! The store and its backends against their promises, one file an idea. One binary, so that it is linked once.
 
 mod blobs;
+mod crash;
 mod effects;
 mod embedded;
 mod journal;
