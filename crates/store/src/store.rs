@@ -1,5 +1,9 @@
 //! Rows, blobs and values together: in one directory, the usual choice, or on a server that machines share.
 
+mod url;
+
+pub use url::{SCHEMES, Scheme, StoreUrl};
+
 #[cfg(feature = "redis")]
 use crate::backend::redis::{Address, BlobLocation, ConnectError, Redis};
 use crate::{
@@ -47,6 +51,21 @@ pub struct Store {
     bytes_max: Option<u64>,
 }
 
+/// Why the store that a URL names cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenUrlError {
+    /// It is a directory.
+    #[error(transparent)]
+    Directory(#[from] OpenError),
+    /// It is a server.
+    #[cfg(feature = "redis")]
+    #[error(transparent)]
+    Server(#[from] ConnectError),
+    /// It is a server, but this build has no support for servers.
+    #[error("stores on servers need the feature `redis`")]
+    NoServers,
+}
+
 /// The location of a store.
 enum Location {
     Directory {
@@ -60,13 +79,31 @@ enum Location {
 }
 
 impl Store {
-    /// Opens the store in a directory, making one if there is none.
+    /// Opens the store that a URL names: `DIR`, `journal:DIR`, `paged:DIR` or `redis://HOST`; [`SCHEMES`] has them all.
+    ///
+    /// # Errors
+    /// As [`Store::open`] and [`Store::connect`]; and if a directory holds a store of another backend than the URL names.
+    pub async fn open_url(url: impl AsRef<Path>) -> Result<Store, OpenUrlError> {
+        match StoreUrl::parse(url.as_ref()) {
+            StoreUrl::Directory(path, Some(backend)) => Ok(Store::open_with(path, backend, RealWorld::here()).await?),
+            StoreUrl::Directory(path, None) => Ok(Store::open(path).await?),
+            #[cfg(feature = "redis")]
+            StoreUrl::Server(url) => Ok(Store::connect(&url).await?),
+            #[cfg(not(feature = "redis"))]
+            StoreUrl::Server(_) => Err(OpenUrlError::NoServers),
+        }
+    }
+
+    /// Opens the store in a directory, as the backend whose store is there; makes a journal if there is none.
     ///
     /// # Errors
     /// If the directory cannot be used, is damaged, was written by a later version, or belongs to a process that cannot be
     /// shared with; nothing is changed then.
     pub async fn open(directory: impl Into<PathBuf>) -> Result<Store, OpenError> {
-        Store::open_with(directory, EmbeddedBackend::default(), RealWorld::here()).await
+        let directory = directory.into();
+        let found = EmbeddedBackend::found_in(&directory);
+        let found = found.map_err(|source| OpenError::Io { what: "list", path: directory.clone(), source })?;
+        Store::open_with(directory, found.unwrap_or_default(), RealWorld::here()).await
     }
 
     /// [`Store::open`], with a backend or its options, and a world of one's own.

@@ -44,7 +44,7 @@ use std::sync::Arc;
 pub const FILE_NAME: &str = pages::NAME;
 
 /// The settings of a paged store.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Bytes of pages kept in memory.
     pub cache_bytes: usize,

@@ -5,6 +5,7 @@ mod crash;
 mod effects;
 mod embedded;
 mod journal;
+mod paged;
 mod records;
 mod socket;
 mod suite_notices;

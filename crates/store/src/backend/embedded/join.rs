@@ -57,6 +57,8 @@ impl StoreDir {
         // One name for ever, also if the process changes its working directory before it becomes the owner.
         let made = Directory::at(dir).and_then(|_| dir.canonicalize());
         let dir = made.map_err(OpenError::io("open", dir))?;
+        // Also for a guest, which would otherwise use whatever the owner has open.
+        backend.refuse_other(&dir, EmbeddedBackend::found_in(&dir).map_err(OpenError::io("list", &dir))?)?;
         let member = Member::join(&dir, || world.random()).map_err(OpenError::io("lock", &dir))?;
         Ok(StoreDir { dir, backend, world, member, held: Arc::default() })
     }
@@ -128,6 +130,8 @@ pub enum Obstacle {
     TooNew,
     /// Another process has it, and cannot be shared with.
     Busy,
+    /// The directory holds a store of another backend than was asked for.
+    OtherBackend,
     /// The directory, or a file in it, cannot be used: permissions, a full disk, a path that is no directory.
     Unusable,
 }
@@ -142,9 +146,9 @@ impl OpenError {
             OpenError::Journal(journal::OpenError::TooNew { .. })
             | OpenError::Paged(paged::OpenError::TooNew { .. }) => Obstacle::TooNew,
             OpenError::Held { .. } => Obstacle::Busy,
+            OpenError::OtherBackend { .. } => Obstacle::OtherBackend,
             OpenError::Journal(journal::OpenError::Io { .. })
             | OpenError::Paged(paged::OpenError::Io { .. })
-            | OpenError::OtherBackend { .. }
             | OpenError::Store(_)
             | OpenError::Io { .. } => Obstacle::Unusable,
         }

@@ -14,7 +14,7 @@ use crate::{
 use std::{io, path::Path, sync::Arc};
 
 /// The backend of a store in a directory, with its settings. They matter when this process is, or becomes, the owner.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EmbeddedBackend {
     /// All rows in memory, behind a log: the default.
     Journal(journal::Options),
@@ -64,6 +64,24 @@ impl EmbeddedBackend {
         }
     }
 
+    /// The format of the files that this version writes for it.
+    pub fn format(&self) -> u32 {
+        match self {
+            EmbeddedBackend::Journal(_) => journal::FORMAT,
+            EmbeddedBackend::Paged(_) => paged::FORMAT,
+        }
+    }
+
+    /// Refuses a directory that holds a store of another backend.
+    pub(super) fn refuse_other(&self, dir: &Path, found: Option<EmbeddedBackend>) -> Result<(), OpenError> {
+        match found {
+            Some(found) if found.scheme() != self.scheme() => {
+                Err(OpenError::OtherBackend { dir: dir.into(), found: found.scheme(), asked: self.scheme() })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Opens the rows in a directory, unless they are another backend's.
     pub(super) fn open(
         &self,
@@ -72,12 +90,7 @@ impl EmbeddedBackend {
         known: ExpectedStore,
     ) -> Result<(Arc<dyn OwnedRecords>, Recovered), OpenError> {
         let names = files.list().map_err(OpenError::io("list", &files.path("")))?;
-        if let Some(found) = found_among(&names)
-            && found.scheme() != self.scheme()
-        {
-            let dir = files.path("");
-            return Err(OpenError::OtherBackend { dir, found: found.scheme(), asked: self.scheme() });
-        }
+        self.refuse_other(&files.path(""), found_among(&names))?;
         Ok(match self {
             EmbeddedBackend::Journal(options) => {
                 let (journal, recovered) = Journal::open_expecting(files, options.clone(), world, known)?;
