@@ -115,9 +115,9 @@ impl ShardView for MapView<'_> {
 
 /// Plain rows that are not in maps, and a note of every durable row that changes.
 pub(crate) trait PlainRows {
-    /// What a change replaced.
+    /// The state that a change replaced.
     type Before;
-    /// What clearing a group replaced.
+    /// The state that clearing a group replaced.
     type Cleared;
 
     /// Calls `look` with the content of a plain row.

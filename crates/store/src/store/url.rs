@@ -10,7 +10,7 @@ use std::{
 pub struct Scheme {
     /// How such a URL begins.
     pub prefix: &'static str,
-    /// What follows, and what it opens, for people.
+    /// The form of such a URL and the store it opens, for people.
     pub help: &'static str,
     kind: SchemeKind,
 }

@@ -20,7 +20,7 @@ pub(crate) struct Team {
 
 /// Returns a store of each kind.
 pub(crate) fn stores() -> Vec<Team> {
-    [String::from("store"), String::from("paged:store"), shared_url()].map(Team::on).into()
+    [String::from("store"), shared_url()].map(Team::on).into()
 }
 
 impl Team {

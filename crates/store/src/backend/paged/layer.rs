@@ -42,7 +42,7 @@ impl Layer {
         self.shards.get(&shard)?.get(group)
     }
 
-    /// What it says about a row; `None` if it says nothing.
+    /// The row as this layer has it; `None` if the layer does not mention it.
     pub(super) fn find(&self, shard: Shard, key: &Key) -> Option<Option<&Row>> {
         let changes = self.group(shard, &key.group)?;
         match changes.rows.get(&key.name) {

@@ -49,7 +49,7 @@ pub(super) struct Pages {
     database: Database,
 }
 
-/// What was in the file.
+/// The content of a file that was opened.
 pub(super) struct Found {
     pub(super) is_new: bool,
     pub(super) store: u128,
@@ -137,7 +137,7 @@ impl Pages {
         }
         let path = files.path(NAME);
         let file = files.open(NAME).map_err(OpenError::io("open", path.clone()))?;
-        // What a killed process wrote and did not sync is shown from now on, so it must last.
+        // Pages that a killed process wrote and did not sync are shown from now on, so they must last.
         file.sync().map_err(OpenError::io("sync", path.clone()))?;
         files.sync().map_err(OpenError::io("sync", files.path("")))?;
         let length = file.len().map_err(OpenError::io("read", path.clone()))?;
@@ -326,7 +326,7 @@ impl Snapshot {
             let (name, row) = match is_above {
                 true => above.next().expect("it was seen just now"),
                 false => {
-                    let (name, row) = std::mem::replace(&mut under, None).expect("it was seen just now");
+                    let (name, row) = under.take().expect("it was seen just now");
                     under = next_below()?;
                     (name, Some(row))
                 }
