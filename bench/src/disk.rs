@@ -128,6 +128,9 @@ impl File for CountedFile {
         }
         self.file.write_at(bytes, at)
     }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
     fn sync(&self) -> io::Result<()> {
         self.file.sync()
     }

@@ -7,6 +7,7 @@ mod chain;
 mod churn;
 mod commits;
 pub(crate) mod journal;
+mod paged;
 mod reclaim;
 pub(crate) mod reopen;
 mod step;
@@ -25,6 +26,7 @@ const PARTS: &[Part] = &[
     ("churn", churn::measure),
     ("reopen", reopen::measure),
     ("reclaim", reclaim::measure),
+    ("paged", paged::measure),
 ];
 
 /// All parts, or the one that the environment names, for who wants to look at it closely.

@@ -24,7 +24,7 @@ pub(crate) struct Cli {
 /// Options that every verb takes.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Common {
-    /// Directory of the store, or redis://HOST [default: the nearest .onceflow/ upwards, or a new one here]
+    /// Directory of the store, paged:DIR, or redis://HOST [default: the nearest .onceflow/ upwards, or a new one here]
     #[arg(long, global = true, env = "ONCEFLOW_STORE", value_name = "DIR|URL", hide_env_values = true)]
     pub(crate) store: Option<PathBuf>,
     /// Settings of onceflow.toml under this name are over the others

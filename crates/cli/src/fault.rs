@@ -212,6 +212,7 @@ impl From<OpenError> for Fault {
             Obstacle::Damaged => told(Exit::Damaged, codes::STORE_DAMAGED, &text)
                 .hint("keep a copy of the directory, then restore a backup; see `onceflow error OF0406`"),
             Obstacle::TooNew => told(Exit::Damaged, codes::STORE_TOO_NEW, &text),
+            Obstacle::OtherBackend => told(Exit::Usage, codes::STORE_UNUSABLE, &text),
             Obstacle::Unusable => unusable(said(&error), &text),
         }
     }

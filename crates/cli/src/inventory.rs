@@ -10,7 +10,7 @@ const NAMED_MAX: usize = 10;
 /// Bytes below a store's directory, by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Inventory {
-    /// The log, its snapshots, and the files of its owner.
+    /// The rows (the log and its snapshots, or the pages), and the files of their owner.
     pub(crate) log: u64,
     /// Large values.
     pub(crate) objects: u64,
@@ -45,7 +45,7 @@ impl Inventory {
         let bytes = housekeeping::size(path);
         let is_log = |name: &str| ["log-", "snap-"].iter().any(|begins| name.starts_with(begins));
         match name {
-            "durable" | "LOCK" | "store-id" | "store.sock" | "store.new" => self.log += bytes,
+            "durable" | "LOCK" | "store-id" | "store.sock" | "store.new" | "pages" | "pages.new" => self.log += bytes,
             name if is_log(name) => self.log += bytes,
             "runs" => self.runs += bytes,
             "scratch" => self.scratch += bytes,

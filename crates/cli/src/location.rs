@@ -2,7 +2,11 @@
 //! on a server has a directory too, in the user's cache, for work directories and logs.
 
 use crate::{codes, exit::Exit, fault::Fault, session::Who};
-use onceflow_store::{backend::redis::Address, tree::Dir};
+use onceflow_store::{
+    backend::{embedded::EmbeddedBackend, redis::Address},
+    store::StoreUrl,
+    tree::Dir,
+};
 use std::{
     io,
     path::{Path, PathBuf},
@@ -18,6 +22,8 @@ pub(crate) struct StoreLocation {
     pub(crate) is_there: bool,
     /// An option, the environment or a setting names it.
     pub(crate) is_given: bool,
+    /// The backend that the option names, if it is a directory.
+    pub(crate) backend: Option<EmbeddedBackend>,
     /// The server it is on, if it is on one.
     pub(crate) server: Option<Server>,
     /// The most bytes that large values in it may take together.
@@ -29,14 +35,6 @@ pub(crate) struct StoreLocation {
 pub(crate) struct Server(String);
 
 impl Server {
-    fn of(given: &Path) -> Option<Self> {
-        let url = given.to_str()?;
-        let (scheme, _) = url.split_once("://")?;
-        // Unsupported schemes are refused when they are connected to, with an error that names the supported ones.
-        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
-        (!scheme.is_empty() && scheme.chars().all(is_plain)).then(|| Server(url.to_owned()))
-    }
-
     /// The address with its password, to connect to.
     pub(crate) fn url(&self) -> &str {
         &self.0
@@ -73,33 +71,26 @@ fn cache(server: &Server) -> PathBuf {
 
 /// Finds the store, seen from `here`. `given` is the store that the option or the environment names.
 pub(crate) fn find(given: Option<&Path>, here: &Path) -> StoreLocation {
-    if let Some(server) = given.and_then(Server::of) {
-        return StoreLocation {
-            directory: cache(&server),
-            is_there: true,
-            is_given: true,
-            server: Some(server),
-            bytes_max: None,
-        };
-    }
-    if let Some(given) = given {
-        let directory = here.join(given);
-        return StoreLocation {
-            is_there: is_store(&directory),
-            is_given: true,
-            directory,
-            server: None,
-            bytes_max: None,
-        };
-    }
-    match here.ancestors().map(|above| above.join(NAME)).find(|directory| directory.is_dir()) {
-        Some(directory) => StoreLocation { directory, is_there: true, is_given: false, server: None, bytes_max: None },
-        None => StoreLocation {
-            directory: here.join(NAME),
-            is_there: false,
-            is_given: false,
-            server: None,
-            bytes_max: None,
+    let nowhere = StoreLocation {
+        directory: here.join(NAME),
+        is_there: false,
+        is_given: given.is_some(),
+        backend: None,
+        server: None,
+        bytes_max: None,
+    };
+    match given.map(StoreUrl::parse) {
+        Some(StoreUrl::Server(url)) => {
+            let server = Server(url);
+            StoreLocation { directory: cache(&server), is_there: true, server: Some(server), ..nowhere }
+        }
+        Some(StoreUrl::Directory(given, backend)) => {
+            let directory = here.join(given);
+            StoreLocation { is_there: is_store(&directory), directory, backend, ..nowhere }
+        }
+        None => match here.ancestors().map(|above| above.join(NAME)).find(|directory| directory.is_dir()) {
+            Some(directory) => StoreLocation { directory, is_there: true, ..nowhere },
+            None => nowhere,
         },
     }
 }
@@ -194,6 +185,7 @@ mod tests {
                 directory: deep.join(NAME),
                 is_there: false,
                 is_given: false,
+                backend: None,
                 server: None,
                 bytes_max: None
             }
@@ -207,6 +199,9 @@ mod tests {
         assert_eq!((given.directory.clone(), given.is_there), (deep.join("other"), false));
         assert_eq!(given.clone().must_be_there().map_err(|fault| fault.exit), Err(Exit::Usage));
         assert!(given.found_above(&deep).is_none());
+        let paged = find(Some(Path::new("paged:other")), &deep);
+        assert_eq!(paged.directory, given.directory);
+        assert_eq!(paged.backend.map(|backend| backend.scheme()), Some("paged"));
         given.make().unwrap();
         assert_eq!(std::fs::read_to_string(deep.join("other/.gitignore")).unwrap(), "*\n");
     }

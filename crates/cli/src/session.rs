@@ -3,7 +3,7 @@
 use crate::{fault::Fault, housekeeping, location::StoreLocation, printer::Printer, runs};
 use onceflow_core::model::task::DEFAULT_CLASS;
 use onceflow_engine::{Engine, Options, Summary};
-use onceflow_store::Store;
+use onceflow_store::{Store, world::RealWorld};
 
 /// The longest time that a command spends on reclaiming after its work is done.
 const CLEAN_MS_MAX: u64 = 2_000;
@@ -22,7 +22,10 @@ impl Session {
     pub(crate) async fn open(location: StoreLocation) -> Result<Self, Fault> {
         let location = location.must_be_there()?;
         let store = match &location.server {
-            None => Store::open(&location.directory).await?,
+            None => match location.backend.clone() {
+                Some(backend) => Store::open_with(&location.directory, backend, RealWorld::here()).await?,
+                None => Store::open(&location.directory).await?,
+            },
             Some(server) => {
                 std::fs::create_dir_all(&location.directory).map_err(Fault::store("make", &location.directory))?;
                 Store::connect(server.url()).await?

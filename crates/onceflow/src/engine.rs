@@ -57,7 +57,8 @@ impl Engine {
     /// An engine on a directory, which is made if it is not there. No server: the processes of one user share the
     /// directory, and when one of them dies the others go on with its runs.
     ///
-    /// Given `redis://host`, or `rediss://host` for TLS, it is an engine on a store that many machines share (feature
+    /// Given `paged:DIR`, rows are in a file of pages, for state larger than memory; a directory that is there already is
+    /// opened as what it is. Given `redis://host`, or `rediss://host` for TLS, it is an engine on a store that many machines share (feature
     /// `redis`). Name and password stand in the environment: `ONCEFLOW_REDIS_USERNAME`, `ONCEFLOW_REDIS_PASSWORD`.
     ///
     /// # Errors
@@ -85,10 +86,7 @@ impl Engine {
             let program = program.map(|name| name.to_string_lossy().into_owned());
             options.about = Some(onceflow_engine::About::this_process(program.unwrap_or_default()));
         }
-        let store = match place.to_str().filter(|url| url.contains("://")) {
-            Some(url) => connect(url).await?,
-            None => Store::open(place).await?,
-        };
+        let store = Store::open_url(place).await?;
         let engine = onceflow_engine::Engine::open(&store, options).await?;
         Ok(Engine { inner: Arc::new(Inner { engine, store: Some(store) }) })
     }
@@ -218,16 +216,6 @@ impl Engine {
     pub fn untyped(&self) -> &onceflow_engine::Engine {
         &self.inner.engine
     }
-}
-
-#[cfg(feature = "redis")]
-async fn connect(url: &str) -> Result<Store, Error> {
-    Ok(Store::connect(url).await?)
-}
-
-#[cfg(not(feature = "redis"))]
-fn connect(_: &str) -> std::future::Ready<Result<Store, Error>> {
-    std::future::ready(Err(Error::NoServers))
 }
 
 /// Waits until the process gets a stop signal; forever where signals cannot be received.

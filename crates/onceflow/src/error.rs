@@ -1,7 +1,7 @@
 //! Errors of starting a run and of asking for its outputs, with messages for people.
 
 use crate::{Summary, value};
-use onceflow_store::backend::embedded::OpenError;
+use onceflow_store::{backend::embedded::OpenError, store::OpenUrlError};
 
 /// An error of a step, with what caused it as its [`source`](std::error::Error::source).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,6 +29,17 @@ impl Error {
     }
 }
 
+impl From<OpenUrlError> for Error {
+    fn from(error: OpenUrlError) -> Self {
+        match error {
+            OpenUrlError::Directory(error) => Error::Open(error),
+            #[cfg(feature = "redis")]
+            OpenUrlError::Server(error) => Error::Connect(error),
+            _ => Error::NoServers,
+        }
+    }
+}
+
 /// The error of an operation of an [`Engine`](crate::Engine) or a [`Run`](crate::Run).
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -40,7 +51,6 @@ pub enum Error {
     #[error(transparent)]
     Connect(#[from] onceflow_store::backend::redis::ConnectError),
     /// A server was requested, but this build has no support for servers.
-    #[cfg(not(feature = "redis"))]
     #[error("stores on servers need the feature `redis` of the crate `onceflow`")]
     NoServers,
     /// The run did not come to its end. The summary says what failed: where, at which attempt, and the whole chain of

@@ -4,6 +4,7 @@ pub mod embedded;
 pub mod held;
 pub mod journal;
 pub mod memory;
+pub mod paged;
 #[cfg(feature = "redis")]
 pub mod redis;
 pub mod socket;

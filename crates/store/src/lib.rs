@@ -28,7 +28,7 @@ mod fs;
 pub mod records;
 mod seams;
 pub mod state;
-mod store;
+pub mod store;
 mod sync;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -183,7 +183,7 @@ pub trait Records: Send + Sync + 'static {
         BatchLimits::SERVER
     }
 
-    /// What this store can do because its rows are on a server; `None` if they are in this process or on this machine.
+    /// The abilities of a store whose rows are on a server; `None` if they are in this process or on this machine.
     fn server(&self) -> Option<&dyn ServerRecords> {
         None
     }

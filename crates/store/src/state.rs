@@ -12,8 +12,8 @@ mod shard;
 mod view;
 
 pub use effects::{Effects, NoEffects};
-#[cfg(feature = "redis")]
-pub(crate) use names::just_past;
+pub(crate) use names::{from as names_from, just_past};
+pub(crate) use view::PlainRows;
 
 use crate::records::{CommitResult, Page, Position, Scan};
 use onceflow_core::{
@@ -22,7 +22,7 @@ use onceflow_core::{
 };
 use shard::ShardState;
 use std::collections::BTreeMap;
-use view::MapView;
+use view::{MapView, SplitView};
 
 /// All rows of a store, by shard.
 #[derive(Clone, Debug, Default)]
@@ -97,6 +97,18 @@ impl StoreState {
         let StoreState { shards, durable } = self;
         let rows = shards.entry(batch.shard).or_default();
         apply::apply(&mut MapView { rows, durable }, batch, at, effects)
+    }
+
+    /// Applies a checked batch to a state that holds queues only, over plain rows that are elsewhere.
+    pub(crate) fn apply_over(
+        &mut self,
+        plain: &mut impl PlainRows,
+        batch: &Batch,
+        at: (Position, Timestamp),
+    ) -> Result<(CommitResult, bool), Invalid> {
+        let StoreState { shards, durable } = self;
+        let queues = MapView { rows: shards.entry(batch.shard).or_default(), durable };
+        apply::apply(&mut SplitView { queues, plain }, batch, at, &mut NoEffects)
     }
 
     /// The content of a row.

@@ -1,12 +1,13 @@
 //! Rows, blobs and values together: in one directory, the usual choice, or on a server that machines share.
 
+mod url;
+
+pub use url::{SCHEMES, Scheme, StoreUrl};
+
 #[cfg(feature = "redis")]
 use crate::backend::redis::{Address, BlobLocation, ConnectError, Redis};
 use crate::{
-    backend::{
-        embedded::{Embedded, OpenError, Role},
-        journal,
-    },
+    backend::embedded::{Embedded, EmbeddedBackend, OpenError, Role},
     blobs,
     records::{Error, Records},
     values::Values,
@@ -50,6 +51,21 @@ pub struct Store {
     bytes_max: Option<u64>,
 }
 
+/// Why the store that a URL names cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenUrlError {
+    /// It is a directory.
+    #[error(transparent)]
+    Directory(#[from] OpenError),
+    /// It is a server.
+    #[cfg(feature = "redis")]
+    #[error(transparent)]
+    Server(#[from] ConnectError),
+    /// It is a server, but this build has no support for servers.
+    #[error("stores on servers need the feature `redis`")]
+    NoServers,
+}
+
 /// The location of a store.
 enum Location {
     Directory {
@@ -63,25 +79,43 @@ enum Location {
 }
 
 impl Store {
-    /// Opens the store in a directory, making one if there is none.
+    /// Opens the store that a URL names: `DIR`, `journal:DIR`, `paged:DIR` or `redis://HOST`; [`SCHEMES`] has them all.
+    ///
+    /// # Errors
+    /// As [`Store::open`] and [`Store::connect`]; and if a directory holds a store of another backend than the URL names.
+    pub async fn open_url(url: impl AsRef<Path>) -> Result<Store, OpenUrlError> {
+        match StoreUrl::parse(url.as_ref()) {
+            StoreUrl::Directory(path, Some(backend)) => Ok(Store::open_with(path, backend, RealWorld::here()).await?),
+            StoreUrl::Directory(path, None) => Ok(Store::open(path).await?),
+            #[cfg(feature = "redis")]
+            StoreUrl::Server(url) => Ok(Store::connect(&url).await?),
+            #[cfg(not(feature = "redis"))]
+            StoreUrl::Server(_) => Err(OpenUrlError::NoServers),
+        }
+    }
+
+    /// Opens the store in a directory, as the backend whose store is there; makes a journal if there is none.
     ///
     /// # Errors
     /// If the directory cannot be used, is damaged, was written by a later version, or belongs to a process that cannot be
     /// shared with; nothing is changed then.
     pub async fn open(directory: impl Into<PathBuf>) -> Result<Store, OpenError> {
-        Store::open_with(directory, journal::Options::default(), RealWorld::here()).await
+        let directory = directory.into();
+        let found = EmbeddedBackend::found_in(&directory);
+        let found = found.map_err(|source| OpenError::Io { what: "list", path: directory.clone(), source })?;
+        Store::open_with(directory, found.unwrap_or_default(), RealWorld::here()).await
     }
 
-    /// [`Store::open`], with options for the journal and a world of one's own.
+    /// [`Store::open`], with a backend or its options, and a world of one's own.
     ///
     /// # Errors
     /// As [`Store::open`].
     pub async fn open_with(
         directory: impl Into<PathBuf>,
-        options: journal::Options,
+        backend: impl Into<EmbeddedBackend>,
         world: Arc<dyn World>,
     ) -> Result<Store, OpenError> {
-        open(directory.into(), options, world).await
+        open(directory.into(), backend.into(), world).await
     }
 
     /// Connects to the store on a Redis server, by a URL: `redis://host:6379`. [`Address::parse`] lists the other parts
@@ -237,12 +271,12 @@ fn in_bucket(
 /// other processes from its owner. In a box, so that it is compiled here and not by everyone who opens a store.
 fn open(
     directory: PathBuf,
-    options: journal::Options,
+    backend: EmbeddedBackend,
     world: Arc<dyn World>,
 ) -> BoxFuture<'static, Result<Store, OpenError>> {
     Box::pin(async move {
         let (place, here) = (directory.clone(), service(&world));
-        let opening = async move { Embedded::open(place, options, here).await };
+        let opening = async move { Embedded::open(place, backend, here).await };
         let embedded = in_service(&*world, "onceflow open", opening).await?;
         Ok(Store {
             location: Location::Directory { path: directory, embedded },

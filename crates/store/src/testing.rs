@@ -16,6 +16,7 @@
 pub mod batches;
 pub mod blobs;
 pub mod contract;
+pub mod crash;
 pub mod disk;
 pub mod fault;
 pub mod keep;

@@ -3,6 +3,7 @@
 use super::settings::{self, Setting, SettingKind};
 use crate::codes;
 use onceflow_spec::{Problem, SourceLocation};
+use onceflow_store::store::StoreUrl;
 use serde_json::{Value, json};
 use std::{
     ops::Range,
@@ -94,7 +95,10 @@ impl ConfigParser<'_> {
                 let value = match (setting.kind, value.as_str()) {
                     // A relative directory is relative to the file that names it.
                     (SettingKind::Path, Some(path)) => json!(beside(&file.path, path)),
-                    (SettingKind::Store, Some(path)) if !path.contains("://") => json!(beside(&file.path, path)),
+                    (SettingKind::Store, Some(url)) => {
+                        let base = file.path.parent().unwrap_or(Path::new(""));
+                        json!(StoreUrl::parse(Path::new(url)).below(base).to_string())
+                    }
                     _ => value,
                 };
                 let line = self.place(item.span()).line;

@@ -41,7 +41,7 @@ pub(crate) const SETTINGS: [Setting; 17] = [
         name: "store",
         kind: SettingKind::Store,
         default: None,
-        help: "The store: a directory, or redis://HOST.",
+        help: "The store: a directory, paged:DIR, or redis://HOST.",
     },
     Setting { name: "out", kind: SettingKind::Path, default: Some("results"), help: "Where `run` puts results." },
     Setting {
@@ -219,7 +219,7 @@ impl SettingKind {
     /// States which values are valid.
     pub(crate) fn rule(self) -> &'static str {
         match self {
-            SettingKind::Store => "a store is a directory, or `redis://HOST`",
+            SettingKind::Store => "a store is a directory, `paged:DIR`, or `redis://HOST`",
             SettingKind::Path => "a directory is a text",
             SettingKind::Paths => "shared paths are a list of absolute directories: [\"/data\"]",
             SettingKind::ResultsMode => "results are put in their place by \"copy\", \"link\" or \"move\"",

@@ -13,6 +13,7 @@ use crate::{
     session::Session,
     words,
 };
+use onceflow_store::backend::embedded::EmbeddedBackend;
 use serde_json::json;
 use std::{
     os::unix::fs::MetadataExt,
@@ -106,11 +107,11 @@ async fn store(location: StoreLocation) -> (Vec<Finding>, Option<Exit>) {
     }
     let shown = location.to_string();
     let accepted = location.server.as_ref().is_some_and(|server| server.url().contains("accept="));
+    let backend = EmbeddedBackend::found_in(&location.directory).ok().flatten().unwrap_or_default();
     match look(location).await {
         Ok(StoreProbe { runs, interrupted, ms, clock }) => {
-            let format = onceflow_store::backend::journal::FORMAT;
             let kind = match check {
-                "store" => format!("format {format}"),
+                "store" => format!("{}, format {}", backend.scheme(), backend.format()),
                 _ if accepted => String::from("the risks in its URL are accepted"),
                 _ => String::from("its settings are safe"),
             };

@@ -8,6 +8,7 @@ mod examples;
 mod genome;
 mod hostile;
 mod machines;
+mod paged;
 mod pages;
 mod pictures;
 mod plain;

@@ -1,6 +1,7 @@
 //! A store directory that the processes of one user share.
 //!
-//! The process that holds the lock owns the directory: it has the [journal] open and serves it on a
+//! The process that holds the lock owns the directory: it has the rows open, in a [journal](super::journal) or in
+//! [pages](super::paged), and serves them on a
 //! [socket](super::socket) beside it. Every other process is a guest on that socket. When the owner is gone, killed or
 //! closed, the guests try for the lock; one becomes the owner, the others its guests. Callers notice only this:
 //!
@@ -11,7 +12,7 @@
 //! | `commit` sent and not answered | [`Error::Unknown`]; it is never sent again by itself |
 //! | `wait` | ends: something may have happened |
 //!
-//! **Claims** outlive the owner. A journal does not log them, so one that closes leaves them to the next, and after one
+//! **Claims** outlive the owner. No backend writes them, so one that closes leaves them to the next, and after one
 //! that was killed every process that lives asserts its own before any is granted. They are void with the process that
 //! made them, at once: the kernel says when it is gone.
 //!
@@ -26,7 +27,8 @@
 //! | `lock` | the ownership of the directory |
 //! | `socket_path` | where the socket is, also when its path is too long for one |
 //! | `route` | where calls go, and whose positions they carry |
-//! | `owner` | the journal, the server and the lock together; the order in which they end |
+//! | `owned` | the backends whose rows a process can own, and what an owner needs of them |
+//! | `owner` | the rows, the server and the lock together; the order in which they end |
 //! | `join` | becoming owner or guest |
 //! | `member` | which processes live |
 //! | `claim_registry` | whose claims are whose, and when a new owner grants any |
@@ -39,14 +41,16 @@ mod identity;
 mod join;
 mod lock;
 mod member;
+mod owned;
 mod owner;
 mod route;
 mod socket_path;
 
 pub use join::{Obstacle, OpenError};
 pub use lock::Holder;
+pub use owned::EmbeddedBackend;
 
-use super::journal::{self, Recovered};
+use super::journal::Recovered;
 use crate::{
     records::{CommitResult, Error, Page, Position, Records, Scan},
     sync::{Mutex, lock},
@@ -111,18 +115,18 @@ pub enum Role {
 }
 
 impl Embedded {
-    /// Opens the store in a directory, making one if there is none. `options` matter when this process is, or becomes,
-    /// the owner.
+    /// Opens the store in a directory, making one if there is none. The settings of the backend matter when this process
+    /// is, or becomes, the owner.
     ///
     /// # Errors
     /// If the journal cannot be opened, or if another process owns the directory and cannot be shared with; see
     /// [`OpenError`].
     pub async fn open(
         dir: impl AsRef<Path>,
-        options: journal::Options,
+        backend: impl Into<EmbeddedBackend>,
         world: Arc<dyn World>,
     ) -> Result<Arc<Self>, OpenError> {
-        let store = Arc::new(StoreDir::at(dir.as_ref(), options, world)?);
+        let store = Arc::new(StoreDir::at(dir.as_ref(), backend.into(), world)?);
         // The task that opens the journal may have the store a moment longer than we.
         let seat = join::join(&store).await.inspect_err(|_| store.member.leave())?;
         let (route, owner) = Route::to(seat, 0);

@@ -58,7 +58,7 @@ pub enum Durability {
 }
 
 /// The settings of a journal.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// When a batch counts as durable.
     pub durability: Durability,

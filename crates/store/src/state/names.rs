@@ -6,7 +6,7 @@ use std::{cmp::Ordering, ops::Bound};
 /// Where a walk begins that wants names that begin with a prefix and come after another. It ends with the first that
 /// begins with something else.
 #[inline]
-pub(super) fn from<'a>(prefix: &'a [u8], after: Option<&'a [u8]>) -> (Bound<&'a [u8]>, Bound<&'a [u8]>) {
+pub(crate) fn from<'a>(prefix: &'a [u8], after: Option<&'a [u8]>) -> (Bound<&'a [u8]>, Bound<&'a [u8]>) {
     let from = match after {
         Some(after) if after >= prefix => Bound::Excluded(after),
         _ => Bound::Included(prefix),

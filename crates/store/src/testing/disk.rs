@@ -286,6 +286,19 @@ impl File for OpenFile {
         })
     }
 
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.disk.change(|inner| {
+            let all = inner.bytes();
+            let content = inner.contents.get_mut(&self.number).expect("an open file has content");
+            let longer = len.saturating_sub(content.bytes().len() as u64);
+            if longer > 0 && inner.bytes_max.is_some_and(|max| all + longer > max) {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            content.set_len(len as usize);
+            Ok(())
+        })
+    }
+
     fn sync(&self) -> io::Result<()> {
         let synced = self.disk.inner().next_operation();
         let stopped = self.disk.inner().stopped;

@@ -14,9 +14,10 @@
 use onceflow_store::{
     Records, World,
     backend::{
-        embedded::Embedded,
-        journal::{Journal, Options},
+        embedded::{Embedded, EmbeddedBackend},
+        journal::{ExpectedStore, Journal, Options},
         memory::Memory,
+        paged::{Options as PagedOptions, Paged},
         socket::{Socket, Welcome, serve},
     },
     records_contract,
@@ -28,11 +29,19 @@ fn journal(world: Arc<dyn World>) -> Arc<dyn Records> {
     Arc::new(Journal::open(Arc::new(Disk::new()), Options::default(), world).expect("an empty disk opens").0)
 }
 
+fn paged(world: Arc<dyn World>) -> Arc<dyn Records> {
+    let opened = Paged::open(Arc::new(Disk::new()), PagedOptions::default(), world, ExpectedStore::Unknown);
+    Arc::new(opened.expect("an empty disk opens").0)
+}
+
 records_contract!(memory, async |world| Arc::new(Memory::new(world)) as Arc<dyn Records>);
 records_contract!(journal, async |world| journal(world), seeds: 30);
+records_contract!(paged, async |world| paged(world), seeds: 30);
 records_contract!(socket, guest_of_memory, seeds: 60);
-records_contract!(embedded_owner, async |world| owner_and_guest(world).await.0, seeds: 20);
-records_contract!(embedded_guest, async |world| owner_and_guest(world).await.1, seeds: 20);
+records_contract!(embedded_owner, async |world| owner_and_guest(world, Options::default()).await.0, seeds: 20);
+records_contract!(embedded_guest, async |world| owner_and_guest(world, Options::default()).await.1, seeds: 20);
+records_contract!(paged_owner, async |world| owner_and_guest(world, PagedOptions::default()).await.0, seeds: 10);
+records_contract!(paged_guest, async |world| owner_and_guest(world, PagedOptions::default()).await.1, seeds: 10);
 
 // A wrapper must keep every promise of the store it wraps.
 records_contract!(kept_memory, async |world| keep(Arc::new(Memory::new(world)), ()), seeds: 3);
@@ -49,9 +58,12 @@ async fn guest_of_memory(world: Arc<TestWorld>) -> Arc<dyn Records> {
 }
 
 /// A directory, as its owner has it and as a guest has it.
-async fn owner_and_guest(world: Arc<TestWorld>) -> (Arc<dyn Records>, Arc<dyn Records>) {
-    let dir = Arc::new(tempfile::tempdir().unwrap());
-    let owner = Embedded::open(dir.path(), Options::default(), world.clone()).await.unwrap();
-    let guest = Embedded::open(dir.path(), Options::default(), world.clone()).await.unwrap();
+async fn owner_and_guest(
+    world: Arc<TestWorld>,
+    backend: impl Into<EmbeddedBackend>,
+) -> (Arc<dyn Records>, Arc<dyn Records>) {
+    let (dir, backend) = (Arc::new(tempfile::tempdir().unwrap()), backend.into());
+    let owner = Embedded::open(dir.path(), backend.clone(), world.clone()).await.unwrap();
+    let guest = Embedded::open(dir.path(), backend, world.clone()).await.unwrap();
     (keep(owner.clone(), (guest.clone(), dir.clone())), keep(guest, (owner, dir)))
 }

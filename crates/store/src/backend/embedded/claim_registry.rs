@@ -16,14 +16,14 @@ use super::{
     handover::{HandedClaim, Handover},
     join::StoreDir,
     member,
+    owned::OwnedRecords,
 };
 use crate::{
     backend::{
         held::{self, HeldClaims},
-        journal::Journal,
         socket::{Guests, Hello},
     },
-    records::{Error, Records},
+    records::Error,
     sync::{Mutex, lock},
     wake::Signal,
     world::BoxFuture,
@@ -50,7 +50,7 @@ const LOOK_MS_MAX: u64 = 250;
 /// The members of the directory, and the claims of each.
 pub(super) struct ClaimRegistry {
     store: Arc<StoreDir>,
-    journal: Arc<Journal>,
+    records: Arc<dyn OwnedRecords>,
     inner: Mutex<Inner>,
     /// Wakes waiters when anything here changes.
     changed: Signal,
@@ -79,22 +79,22 @@ impl ClaimRegistry {
     /// as a guest.
     pub(super) async fn begin(
         store: &Arc<StoreDir>,
-        journal: &Arc<Journal>,
+        records: &Arc<dyn OwnedRecords>,
         left: Option<Handover>,
         own: &HeldClaims,
     ) -> Result<Arc<Self>, Error> {
         let registry = Arc::new_cyclic(|me| ClaimRegistry {
             store: store.clone(),
-            journal: journal.clone(),
+            records: records.clone(),
             inner: Mutex::default(),
             changed: Signal::default(),
             me: me.clone(),
         });
-        let left = left.filter(|left| left.store == journal.id());
+        let left = left.filter(|left| left.store == records.id());
         let is_told = left.is_some();
         registry.restore(left.map(|left| left.claims).unwrap_or_default()).await?;
         for claim in own.all() {
-            let stands = held::reassert(&**journal, &claim).await?;
+            let stands = held::reassert(&**records, &claim).await?;
             tracing::debug!(stands, step = ?claim.name, "asserted a claim of this process");
         }
         if !is_told {
@@ -114,7 +114,7 @@ impl ClaimRegistry {
             if let Some(incarnation) = incarnation(&claim.fence) {
                 lock(&self.inner).incarnations.insert(incarnation, claim.member);
             }
-            claim.restore(&*self.journal).await?;
+            claim.restore(&*self.records).await?;
         }
         for member in alive.into_iter().filter(|id| *id != self.store.member.id) {
             self.watch_until_back(member);
@@ -132,12 +132,12 @@ impl ClaimRegistry {
                 waited_ms,
                 "processes live and do not say what they have claimed; granting nothing"
             );
-            self.journal.hold_grants(true);
+            self.records.hold_grants(true);
             let me = self.me.clone();
             let rest = async move {
                 if let Some(registry) = me.upgrade() {
                     registry.await_all(waited_ms, GRACE_MS_MAX).await;
-                    registry.journal.hold_grants(false);
+                    registry.records.hold_grants(false);
                     tracing::info!("claims are granted again");
                 }
             };
@@ -180,7 +180,7 @@ impl ClaimRegistry {
             inner.is_open && inner.awaited.is_empty()
         };
         self.changed.notify();
-        if !was_complete && self.journal.holds_grants() {
+        if !was_complete && self.records.holds_grants() {
             return None;
         }
         let inner = lock(&self.inner);
@@ -190,8 +190,8 @@ impl ClaimRegistry {
             Some(HandedClaim::new(*member, claim))
         };
         Some(Handover {
-            store: self.journal.id(),
-            claims: self.journal.claims().into_iter().filter_map(handed).collect(),
+            store: self.records.id(),
+            claims: self.records.claims().into_iter().filter_map(handed).collect(),
         })
     }
 
@@ -237,12 +237,12 @@ impl ClaimRegistry {
         };
         let is_its = |fence: &Row| incarnation(fence).is_some_and(|it| incarnations.contains(&it));
         let mut voided = 0;
-        for claim in self.journal.claims().into_iter().filter(|claim| is_its(&claim.fence)) {
+        for claim in self.records.claims().into_iter().filter(|claim| is_its(&claim.fence)) {
             let key = claim.queue.claims().key(&claim.name);
             let mut batch = Batch::new(claim.shard);
             batch.require_equals(key.clone(), claim.fence).delete(key);
             batch.delete(claim.queue.deadlines().key(&claim.name));
-            voided += usize::from(self.journal.commit(batch).await?.is_applied());
+            voided += usize::from(self.records.commit(batch).await?.is_applied());
         }
         tracing::debug!(voided, "a process is gone, and its claims with it");
         self.changed.notify();
@@ -258,7 +258,7 @@ impl Guests for ClaimRegistry {
                 if let Some(incarnation) = incarnation(&claim.fence) {
                     lock(&self.inner).incarnations.insert(incarnation, member);
                 }
-                let stands = held::reassert(&*self.journal, claim).await?;
+                let stands = held::reassert(&*self.records, claim).await?;
                 tracing::debug!(stands, step = ?claim.name, "a guest asserted a claim");
             }
             lock(&self.inner).awaited.remove(&member);

@@ -5,6 +5,7 @@
 use super::{
     lock::{Holder, Lock, LockAttempt},
     member::Member,
+    owned::EmbeddedBackend,
     owner::Owner,
     socket_path::SocketPath,
 };
@@ -12,6 +13,7 @@ use crate::{
     backend::{
         held::HeldClaims,
         journal::{self, files::Directory},
+        paged,
         socket::{ConnectError, Socket},
     },
     world::World,
@@ -41,7 +43,7 @@ pub(super) const RETRY_MS_MAX: u64 = 32;
 /// A directory, and all it takes to own it.
 pub(super) struct StoreDir {
     pub(super) dir: PathBuf,
-    pub(super) options: journal::Options,
+    pub(super) backend: EmbeddedBackend,
     pub(super) world: Arc<dyn World>,
     /// This process, as others see it.
     pub(super) member: Member,
@@ -51,12 +53,14 @@ pub(super) struct StoreDir {
 
 impl StoreDir {
     /// The directory, made if it is not there, with this process as a member.
-    pub(super) fn at(dir: &Path, options: journal::Options, world: Arc<dyn World>) -> Result<Self, OpenError> {
+    pub(super) fn at(dir: &Path, backend: EmbeddedBackend, world: Arc<dyn World>) -> Result<Self, OpenError> {
         // One name for ever, also if the process changes its working directory before it becomes the owner.
         let made = Directory::at(dir).and_then(|_| dir.canonicalize());
         let dir = made.map_err(OpenError::io("open", dir))?;
+        // Also for a guest, which would otherwise use whatever the owner has open.
+        backend.refuse_other(&dir, EmbeddedBackend::found_in(&dir).map_err(OpenError::io("list", &dir))?)?;
         let member = Member::join(&dir, || world.random()).map_err(OpenError::io("lock", &dir))?;
-        Ok(StoreDir { dir, options, world, member, held: Arc::default() })
+        Ok(StoreDir { dir, backend, world, member, held: Arc::default() })
     }
 }
 
@@ -66,6 +70,24 @@ pub enum OpenError {
     /// The journal does not open.
     #[error(transparent)]
     Journal(#[from] journal::OpenError),
+    /// The file of pages does not open.
+    #[error(transparent)]
+    Paged(#[from] paged::OpenError),
+    /// The directory holds a store of another backend.
+    #[error(
+        "{} holds a {found} store, and was opened as a {asked} store\nhint: open it as `{found}:{}`; `onceflow export` and `import` copy runs \
+         from one store to another",
+        dir.display(),
+        dir.display()
+    )]
+    OtherBackend {
+        /// The directory.
+        dir: PathBuf,
+        /// The scheme of the store that is there.
+        found: &'static str,
+        /// The scheme that was asked for.
+        asked: &'static str,
+    },
     /// Another process owns the directory, and cannot be shared with.
     #[error("{} is in use by {}: {why}\nhint: end that process, or work on the machine and as the user it runs as", dir.display(), name(.holder))]
     Held {
@@ -108,6 +130,8 @@ pub enum Obstacle {
     TooNew,
     /// Another process has it, and cannot be shared with.
     Busy,
+    /// The directory holds a store of another backend than was asked for.
+    OtherBackend,
     /// The directory, or a file in it, cannot be used: permissions, a full disk, a path that is no directory.
     Unusable,
 }
@@ -117,12 +141,16 @@ impl OpenError {
     pub fn obstacle(&self) -> Obstacle {
         match self {
             OpenError::Journal(journal::OpenError::Damaged { .. } | journal::OpenError::NotThisStore { .. })
+            | OpenError::Paged(paged::OpenError::Damaged { .. } | paged::OpenError::NotThisStore { .. })
             | OpenError::Mixed { .. } => Obstacle::Damaged,
-            OpenError::Journal(journal::OpenError::TooNew { .. }) => Obstacle::TooNew,
+            OpenError::Journal(journal::OpenError::TooNew { .. })
+            | OpenError::Paged(paged::OpenError::TooNew { .. }) => Obstacle::TooNew,
             OpenError::Held { .. } => Obstacle::Busy,
-            OpenError::Journal(journal::OpenError::Io { .. }) | OpenError::Store(_) | OpenError::Io { .. } => {
-                Obstacle::Unusable
-            }
+            OpenError::OtherBackend { .. } => Obstacle::OtherBackend,
+            OpenError::Journal(journal::OpenError::Io { .. })
+            | OpenError::Paged(paged::OpenError::Io { .. })
+            | OpenError::Store(_)
+            | OpenError::Io { .. } => Obstacle::Unusable,
         }
     }
 

@@ -1,8 +1,8 @@
-//! The journal, the server and the lock together, and the order in which they begin and end.
+//! The rows, the server and the lock together, and the order in which they begin and end.
 //!
 //! Beginning: lock, listen, open, collect the claims of living processes, serve. Listening comes before opening, so
-//! that guests that arrive while the journal recovers wait in the system's queue instead of retrying. Ending: stop
-//! serving, close the journal, remove the socket, leave the claims in the lock's file and release it; last, guests that
+//! that guests that arrive while the store recovers wait in the system's queue instead of retrying. Ending: stop
+//! serving, close the rows, remove the socket, leave the claims in the lock's file and release it; last, guests that
 //! connected meanwhile are turned away, and try for the lock.
 
 use super::{
@@ -11,12 +11,13 @@ use super::{
     identity,
     join::{OpenError, StoreDir},
     lock::Lock,
+    owned::OwnedRecords,
     socket_path,
 };
 use crate::{
     backend::{
         journal::{
-            Journal, Recovered,
+            Recovered,
             files::{self, Directory, Files},
         },
         socket::{ServerHandle, Welcome, serve_guests},
@@ -29,7 +30,7 @@ use tokio::{net::UnixListener, sync::oneshot};
 /// A directory that this process owns.
 pub(super) struct Owner {
     store: Arc<StoreDir>,
-    pub(super) journal: Arc<Journal>,
+    pub(super) records: Arc<dyn OwnedRecords>,
     pub(super) recovered: Recovered,
     /// None where sockets are impossible.
     server: Option<ServerHandle>,
@@ -48,14 +49,13 @@ impl Owner {
             // Nothing was changed and nothing runs; the next one may try, and knows as much as we do.
             leave(store, &lock, &lock.left).map_err(OpenError::io("leave", &store.dir))?;
         }
-        let (journal, recovered) = opened?;
-        let journal = Arc::new(journal);
-        let registry = ClaimRegistry::begin(store, &journal, left, &store.held).await.map_err(OpenError::Store)?;
+        let (records, recovered) = opened?;
+        let registry = ClaimRegistry::begin(store, &records, left, &store.held).await.map_err(OpenError::Store)?;
         let welcome = Welcome { opening: store.world.random(), holder: lock.holder.to_string() };
-        let serve = |listener| serve_guests(listener, journal.clone(), registry.clone(), welcome, store.world.clone());
+        let serve = |listener| serve_guests(listener, records.clone(), registry.clone(), welcome, store.world.clone());
         let server = listener.map(serve);
         registry.gather().await;
-        Ok(Owner { store: store.clone(), journal, recovered, server, registry, lock })
+        Ok(Owner { store: store.clone(), records, recovered, server, registry, lock })
     }
 
     /// Hands over: the process that takes the lock next finds everything that was applied.
@@ -64,11 +64,11 @@ impl Owner {
             server.stop().await;
         }
         let handover = self.registry.close();
-        let closed = self.journal.close().await;
+        let closed = self.records.close().await;
         let handover = handover.filter(|_| closed.is_ok()).and_then(|handover| handover.to_bytes());
         // Its objects may have come since it was opened. If there is no room for that, the next opening does it.
         if self.lock.check().is_ok()
-            && let Err(error) = identity::write(&self.store.dir, self.journal.id())
+            && let Err(error) = identity::write(&self.store.dir, self.records.id())
         {
             tracing::debug!(%error, "failed to write the store's id beside its objects; the next opening does");
         }
@@ -101,8 +101,8 @@ fn listen(store: &StoreDir) -> Option<UnixListener> {
     }
 }
 
-/// Opens the journal on a thread of its own: recovery reads files for as long as it takes.
-async fn open(store: &Arc<StoreDir>, lock: Arc<Lock>) -> Result<(Journal, Recovered), OpenError> {
+/// Opens the rows on a thread of its own: recovery reads files for as long as it takes.
+async fn open(store: &Arc<StoreDir>, lock: Arc<Lock>) -> Result<(Arc<dyn OwnedRecords>, Recovered), OpenError> {
     let (tell, told) = oneshot::channel();
     let here = store.clone();
     let opening = async move {
@@ -110,15 +110,15 @@ async fn open(store: &Arc<StoreDir>, lock: Arc<Lock>) -> Result<(Journal, Recove
         let opened = files.and_then(|directory| {
             let known = identity::read(&here.dir)?;
             let files = Arc::new(Locked { directory, lock });
-            let opened = Journal::open_expecting(files, here.options.clone(), here.world.clone(), known)?;
+            let opened = here.backend.open(files, here.world.clone(), known)?;
             identity::write(&here.dir, opened.0.id())?;
             Ok(opened)
         });
-        // If the caller does not wait any more, the opened journal is closed by being dropped.
+        // If the caller does not wait any more, what was opened is closed by being dropped.
         drop(tell.send(opened));
     };
     store.world.dedicate("onceflow-open", Box::pin(opening));
-    told.await.expect("opening a journal does not panic")
+    told.await.expect("opening a store does not panic")
 }
 
 /// The directory with its lock: any thread that can still write a file holds this, and so keeps the next owner out; it
@@ -184,6 +184,11 @@ impl files::File for LockedFile {
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         self.lock.check()?;
         self.file.write_at(bytes, at)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.lock.check()?;
+        self.file.set_len(len)
     }
 
     fn sync(&self) -> io::Result<()> {

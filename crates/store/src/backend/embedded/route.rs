@@ -21,7 +21,7 @@ impl Route {
     pub(super) fn to(seat: Joined, base: u64) -> (Arc<Route>, Option<Owner>) {
         match seat {
             Joined::Owner(owner) => {
-                let records = owner.journal.clone();
+                let records = owner.records.clone();
                 (Arc::new(Route { records, socket: None, base }), Some(owner))
             }
             Joined::Guest(socket) => {

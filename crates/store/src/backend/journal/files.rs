@@ -1,4 +1,4 @@
-//! A directory of files, as the journal sees one. Narrow, so that a test can stand in for the disk: lose what was
+//! A directory of files, as embedded stores see one. Narrow, so that a test can stand in for the disk: lose what was
 //! not synced, tear, fill up, fail.
 
 use crate::fs::{make_private, make_private_directory, sync_directory};
@@ -28,13 +28,15 @@ pub trait Files: Send + Sync + 'static {
 
 /// An open file. Closed when dropped.
 #[expect(clippy::len_without_is_empty, reason = "nobody asks whether a file is empty")]
-pub trait File: Send {
+pub trait File: Send + Sync {
     /// The length of the file.
     fn len(&self) -> io::Result<u64>;
     /// Reads as many bytes as fit into the buffer; fewer only at the end of the file.
     fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<usize>;
     /// Writes all of it, making the file longer where needed.
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()>;
+    /// Makes the file so long: cut, or with zeros at its end.
+    fn set_len(&self, len: u64) -> io::Result<()>;
     /// Waits until all written bytes will outlive a crash. After an error it is unknown which will, and a second sync
     /// may falsely succeed; so it is never retried.
     fn sync(&self) -> io::Result<()>;
@@ -121,6 +123,10 @@ impl File for fs::File {
 
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         self.write_all_at(bytes, at)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        fs::File::set_len(self, len)
     }
 
     fn sync(&self) -> io::Result<()> {

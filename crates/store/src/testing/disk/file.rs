@@ -32,7 +32,16 @@ impl Content {
         self.dirty.push((at, at + bytes.len()));
     }
 
+    /// Makes it so long. A power cut before the next sync leaves the old length or the new one.
+    pub(super) fn set_len(&mut self, len: usize) {
+        for (from, to) in self.dirty.iter_mut().chain(&mut self.lost) {
+            (*from, *to) = ((*from).min(len), (*to).min(len));
+        }
+        self.now.resize(len, 0);
+    }
+
     pub(super) fn sync(&mut self) {
+        self.durable.resize(self.now.len(), 0);
         for (from, to) in std::mem::take(&mut self.dirty) {
             put(&mut self.durable, from, &self.now[from..to]);
         }
@@ -45,6 +54,9 @@ impl Content {
     /// The content after a power cut: of everything not synced, each sector or not.
     pub(super) fn after_power_cut(&self, random: &mut Random) -> Content {
         let mut left = self.durable.clone();
+        if left.len() != self.now.len() && random.below(2) == 0 {
+            left.resize(self.now.len(), 0);
+        }
         for (from, to) in self.lost.iter().chain(&self.dirty) {
             let mut at = *from;
             while at < *to {

@@ -4,6 +4,7 @@
 //! One line is one write, so it is said or not said; what was not said may have happened or not.
 
 use super::*;
+use onceflow_store::store::StoreUrl;
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::Read,
@@ -15,7 +16,7 @@ use tokio::{
     sync::mpsc,
 };
 
-/// Tells a process that it is a child: where the store is, and its number.
+/// Tells a process that it is a child: the URL of the store, and its number.
 const DIR: &str = "ONCEFLOW_TEST_CHILD_DIR";
 const NUMBER: &str = "ONCEFLOW_TEST_CHILD_NUMBER";
 
@@ -36,11 +37,18 @@ fn say(line: &str) {
 fn child() {
     let (Ok(dir), Ok(number)) = (std::env::var(DIR), std::env::var(NUMBER)) else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(live(Path::new(&dir), &number));
+    runtime.block_on(live(&dir, &number));
 }
 
-async fn live(dir: &Path, number: &str) {
-    let store = open(dir).await;
+async fn open_url(url: &str) -> Arc<Embedded> {
+    let StoreUrl::Directory(dir, Some(backend)) = StoreUrl::parse(Path::new(url)) else {
+        panic!("no directory: {url}")
+    };
+    Embedded::open(dir, backend, RealWorld::here()).await.unwrap()
+}
+
+async fn live(url: &str, number: &str) {
+    let store = open_url(url).await;
     let owned = store.clone();
     let owning = beside(async move {
         if owned.until_owner().await.is_ok() {
@@ -98,6 +106,7 @@ async fn commit(store: &dyn Records, name: &str) {
 /// The parent's knowledge of its children.
 struct Parent {
     dir: tempfile::TempDir,
+    scheme: &'static str,
     tell: mpsc::UnboundedSender<(usize, String)>,
     told: mpsc::UnboundedReceiver<(usize, String)>,
     alive: BTreeMap<usize, Child>,
@@ -110,10 +119,11 @@ struct Parent {
 }
 
 impl Parent {
-    fn new() -> Self {
+    fn new(scheme: &'static str) -> Self {
         let (tell, told) = mpsc::unbounded_channel();
         Parent {
             dir: tempfile::tempdir().unwrap(),
+            scheme,
             tell,
             told,
             alive: BTreeMap::new(),
@@ -126,12 +136,16 @@ impl Parent {
         }
     }
 
+    fn url(&self) -> String {
+        format!("{}:{}", self.scheme, self.dir.path().display())
+    }
+
     fn start(&mut self) {
         let number = self.started;
         self.started += 1;
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "embedded::killed::child", "--test-threads=1"]);
-        command.env(DIR, self.dir.path()).env(NUMBER, number.to_string());
+        command.env(DIR, self.url()).env(NUMBER, number.to_string());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -207,9 +221,9 @@ impl Parent {
     }
 }
 
-async fn kill_owners(kills: usize, seed: u64) {
+async fn kill_owners(scheme: &'static str, kills: usize, seed: u64) {
     let mut random = onceflow_store::testing::random::Random::new(seed);
-    let mut parent = Parent::new();
+    let mut parent = Parent::new(scheme);
     for _ in 0..CHILDREN {
         parent.start();
     }
@@ -229,7 +243,7 @@ async fn kill_owners(kills: usize, seed: u64) {
     parent.hear_acks(20).await;
     parent.end_all().await;
     assert!(parent.owners > kills * 9 / 10, "{} owners for {kills} kills", parent.owners);
-    let store = open(parent.dir.path()).await;
+    let store = open_url(&parent.url()).await;
     assert!(matches!(store.role(), Role::Owner { .. }));
     let there = all_names(&*store, "group").await;
     for name in &parent.acked {
@@ -249,6 +263,15 @@ async fn kill_owners(kills: usize, seed: u64) {
 async fn what_was_acknowledged_outlives_a_hundred_killed_owners() {
     let times = if std::env::var_os("ONCEFLOW_LONG").is_some() { 20 } else { 1 };
     for seed in 1..=times {
-        tokio::time::timeout(TEST_TIME_MAX, kill_owners(100, seed)).await.expect("it hangs");
+        tokio::time::timeout(TEST_TIME_MAX, kill_owners("journal", 100, seed)).await.expect("it hangs");
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a store that never answers is found out by the real clock alone")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_acknowledged_in_pages_outlives_killed_owners() {
+    let times = if std::env::var_os("ONCEFLOW_LONG").is_some() { 20 } else { 1 };
+    for seed in 1..=times {
+        tokio::time::timeout(TEST_TIME_MAX, kill_owners("paged", 40, seed)).await.expect("it hangs");
     }
 }
