@@ -96,8 +96,9 @@ impl Committer {
         }
         self.log_bytes += frame.len() as u64;
         self.spare = frame;
-        self.keep_room()?;
-        self.start_snapshot_if_due()
+        // A snapshot begins a new segment, which has room.
+        self.start_snapshot_if_due()?;
+        self.keep_room()
     }
 
     fn sync(&mut self, last: Position) -> io::Result<()> {
