@@ -5,27 +5,31 @@ use std::{
     fs, io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    sync::{Arc, atomic::AtomicU64, atomic::Ordering::Relaxed},
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
 };
 
 /// A directory under `bench/target`, where a disk is and not memory; gone when dropped.
 #[derive(Debug)]
-pub(crate) struct Scratch(PathBuf);
+pub struct Scratch(PathBuf);
 
 impl Scratch {
     /// An empty directory.
-    pub(crate) fn new(name: &str) -> io::Result<Scratch> {
+    pub fn new(name: &str) -> io::Result<Scratch> {
         let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/scratch");
         let path = target.join(format!("{name}-{}", std::process::id()));
         fs::create_dir_all(&path)?;
         Ok(Scratch(path))
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.0
     }
 
-    pub(crate) fn join(&self, name: &str) -> PathBuf {
+    pub fn join(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 }
@@ -36,8 +40,16 @@ impl Drop for Scratch {
     }
 }
 
+/// Waits until everything written so far, by whomever, is on the disk of the benchmarks: the writes that one side left
+/// in the page cache must not slow the syncs of the next.
+pub fn drain() -> io::Result<()> {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target");
+    let status = Command::new("sync").arg("-f").arg(target).status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("sync -f failed: {status}"))) }
+}
+
 /// How many bytes of disk the files of a directory take.
-pub(crate) fn bytes_used(directory: &Path) -> io::Result<u64> {
+pub fn bytes_used(directory: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(directory)? {
         match entry?.metadata() {
@@ -50,28 +62,58 @@ pub(crate) fn bytes_used(directory: &Path) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// What was written to a journal's log. Space prepared as zeros is not counted.
+/// The writes to a journal's log, and whether a snapshot is being made. Space prepared as zeros is not counted.
 #[derive(Debug, Default)]
-pub(crate) struct Written {
-    frames: AtomicU64,
+pub struct Written {
     frame_bytes: AtomicU64,
+    syncs: AtomicU64,
+    /// Frames were written since the last sync.
+    is_unsynced: AtomicBool,
+    snapshots_begun: AtomicU64,
+    snapshots_ended: AtomicU64,
+}
+
+/// The writes so far, or those between two looks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogWrites {
+    /// Bytes of frames.
+    pub bytes: u64,
+    /// Syncs of written frames. A sync of prepared space is not one of them.
+    pub syncs: u64,
+}
+
+impl LogWrites {
+    /// The writes since an earlier look.
+    pub fn since(self, before: LogWrites) -> LogWrites {
+        LogWrites { bytes: self.bytes - before.bytes, syncs: self.syncs - before.syncs }
+    }
 }
 
 impl Written {
-    /// How many frames, each followed by one sync, and how many bytes they had.
-    pub(crate) fn so_far(&self) -> (u64, u64) {
-        (self.frames.load(Relaxed), self.frame_bytes.load(Relaxed))
+    /// The writes so far.
+    pub fn so_far(&self) -> LogWrites {
+        LogWrites { bytes: self.frame_bytes.load(Relaxed), syncs: self.syncs.load(Relaxed) }
+    }
+
+    /// A snapshot is being written.
+    pub fn is_snapshot_under_way(&self) -> bool {
+        self.snapshots_begun.load(Relaxed) > self.snapshots_ended.load(Relaxed)
+    }
+
+    /// Snapshots that were begun so far.
+    pub fn snapshots(&self) -> u64 {
+        self.snapshots_begun.load(Relaxed)
     }
 }
 
 /// A directory that counts what is written to the log in it.
-pub(crate) struct Counted {
+pub struct Counted {
     directory: Directory,
     written: Arc<Written>,
 }
 
 impl Counted {
-    pub(crate) fn new(path: &Path) -> io::Result<(Arc<Counted>, Arc<Written>)> {
+    pub fn new(path: &Path) -> io::Result<(Arc<Counted>, Arc<Written>)> {
         let written = Arc::new(Written::default());
         Ok((Arc::new(Counted { directory: Directory::at(path)?, written: written.clone() }), written))
     }
@@ -92,13 +134,25 @@ impl Files for Counted {
         Ok(self.count(name, self.directory.open(name)?))
     }
     fn create(&self, name: &str) -> io::Result<Box<dyn File>> {
-        Ok(self.count(name, self.directory.create(name)?))
+        let file = self.directory.create(name)?;
+        if is_unfinished_snapshot(name) {
+            self.written.snapshots_begun.fetch_add(1, Relaxed);
+        }
+        Ok(self.count(name, file))
     }
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.directory.rename(from, to)
+        self.directory.rename(from, to)?;
+        if is_unfinished_snapshot(from) {
+            self.written.snapshots_ended.fetch_add(1, Relaxed);
+        }
+        Ok(())
     }
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.directory.remove(name)
+        self.directory.remove(name)?;
+        if is_unfinished_snapshot(name) {
+            self.written.snapshots_ended.fetch_add(1, Relaxed);
+        }
+        Ok(())
     }
     fn sync(&self) -> io::Result<()> {
         self.directory.sync()
@@ -106,6 +160,11 @@ impl Files for Counted {
     fn path(&self, name: &str) -> PathBuf {
         self.directory.path(name)
     }
+}
+
+/// The name under which a journal writes a snapshot before it is whole.
+fn is_unfinished_snapshot(name: &str) -> bool {
+    name.starts_with("snap-") && name.ends_with(".new")
 }
 
 struct CountedFile {
@@ -123,7 +182,7 @@ impl File for CountedFile {
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         // A frame begins with its checksum, its length and its positions; prepared space with none of them.
         if at > 0 && bytes.iter().take(40).any(|byte| *byte != 0) {
-            self.written.frames.fetch_add(1, Relaxed);
+            self.written.is_unsynced.store(true, Relaxed);
             self.written.frame_bytes.fetch_add(bytes.len() as u64, Relaxed);
         }
         self.file.write_at(bytes, at)
@@ -132,6 +191,10 @@ impl File for CountedFile {
         self.file.set_len(len)
     }
     fn sync(&self) -> io::Result<()> {
-        self.file.sync()
+        self.file.sync()?;
+        if self.written.is_unsynced.swap(false, Relaxed) {
+            self.written.syncs.fetch_add(1, Relaxed);
+        }
+        Ok(())
     }
 }

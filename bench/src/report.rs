@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 /// What a figure should be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Target {
+pub enum Target {
     AtLeast(f64),
     AtMost(f64),
     /// Shown beside the others; nothing is asked of it.
@@ -33,24 +33,24 @@ impl std::fmt::Display for Target {
 
 /// A line of the table.
 #[derive(Debug)]
-pub(crate) struct Line {
-    pub(crate) what: String,
-    pub(crate) ours: String,
-    pub(crate) theirs: String,
-    pub(crate) figure: f64,
-    pub(crate) target: Target,
+pub struct Line {
+    pub what: String,
+    pub ours: String,
+    pub theirs: String,
+    pub figure: f64,
+    pub target: Target,
 }
 
 /// The same with fusion on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fused {
-    pub(crate) figure: f64,
-    pub(crate) target: Target,
+pub struct Fused {
+    pub figure: f64,
+    pub target: Target,
 }
 
 /// What a bench found.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
+pub struct Report {
     lines: Vec<(Line, Option<Fused>)>,
     keys: Map<String, Value>,
     detail: Map<String, Value>,
@@ -59,42 +59,42 @@ pub(crate) struct Report {
 
 impl Report {
     /// A line of the table that is also a key of the JSON object.
-    pub(crate) fn key(&mut self, name: &str, line: Line) {
+    pub fn key(&mut self, name: &str, line: Line) {
         self.keys.insert(name.into(), json!(rounded(line.figure)));
         self.lines.push((line, None));
     }
 
     /// As [`Report::key`], with a second column: a figure with fusion on, which is a key of its own.
-    pub(crate) fn key_fused(&mut self, name: &str, line: Line, fused_name: &str, fused: Fused) {
+    pub fn key_fused(&mut self, name: &str, line: Line, fused_name: &str, fused: Fused) {
         self.keys.insert(name.into(), json!(rounded(line.figure)));
         self.keys.insert(fused_name.into(), json!(rounded(fused.figure)));
         self.lines.push((line, Some(fused)));
     }
 
     /// A line of the table only.
-    pub(crate) fn line(&mut self, line: Line) {
+    pub fn line(&mut self, line: Line) {
         self.lines.push((line, None));
     }
 
     /// Raw figures and curves.
-    pub(crate) fn detail(&mut self, name: &str, detail: Value) {
+    pub fn detail(&mut self, name: &str, detail: Value) {
         self.detail.insert(name.into(), detail);
     }
 
     /// What a reader of the table should know.
-    pub(crate) fn note(&mut self, note: impl Into<String>) {
+    pub fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
 
     /// One JSON object on stdout.
-    pub(crate) fn print_json(mut self) {
+    pub fn print_json(mut self) {
         self.detail.insert("notes".into(), json!(self.notes));
         self.keys.insert("detail".into(), Value::Object(self.detail));
         println!("{}", Value::Object(self.keys));
     }
 
     /// The table on stdout, the notes below it.
-    pub(crate) fn print_table(self) {
+    pub fn print_table(self) {
         let with_fused = self.lines.iter().any(|(_, fused)| fused.is_some());
         let head = ["what", "ours", "theirs", "figure", "target", "met?"];
         let head =
@@ -126,16 +126,16 @@ fn judged(figure: f64, target: Target) -> [String; 3] {
 }
 
 /// Three digits after the point say all that a clock can.
-pub(crate) fn rounded(figure: f64) -> f64 {
+pub fn rounded(figure: f64) -> f64 {
     (figure * 1000.0).round() / 1000.0
 }
 
 /// Rounded, for `detail`.
-pub(crate) fn figures(figures: &[f64]) -> Value {
+pub fn figures(figures: &[f64]) -> Value {
     figures.iter().copied().map(rounded).collect()
 }
 
 /// A rate as people read it.
-pub(crate) fn per_second(rate: f64) -> String {
+pub fn per_second(rate: f64) -> String {
     if rate >= 10_000.0 { format!("{:.1} k/s", rate / 1000.0) } else { format!("{rate:.0} /s") }
 }

@@ -1,11 +1,11 @@
 //! An engine on memory or on a journal in a directory, and how long a run on it takes.
 
-use super::flows::{self, Count};
-use crate::{
-    disk::{Counted, Written},
+use anyhow::ensure;
+use onceflow_bench::{
+    disk::{Counted, LogWrites, Written},
+    flows::{self, Count},
     rounds::cpu_seconds,
 };
-use anyhow::ensure;
 use onceflow_core::model::Graph;
 use onceflow_engine::{Engine, Options, RunStatus, Start, task::Data};
 use onceflow_store::{
@@ -110,10 +110,12 @@ impl Bed {
         Bed { engine, count, written: None, journal: None, runs: AtomicU64::new(0) }
     }
 
-    /// A start of a flow that nobody started before.
+    /// A start of a flow that nobody started before. Its history ends with its handle, so that later rounds meet no rows
+    /// of earlier ones.
     pub(super) fn start(&self, graph: Graph, input: (&str, Data)) -> Start {
         let key = format!("run {}", self.runs.fetch_add(1, Relaxed));
-        Start::new(key, flows::library(graph), "main").input(input.0, input.1)
+        let start = Start::new(key, flows::library(graph), "main").input(input.0, input.1);
+        Start { ends_with_handle: true, ..start }
     }
 
     /// Runs to the end. `steps` is how many bodies must have run.
@@ -138,9 +140,9 @@ impl Bed {
         Ok(did)
     }
 
-    /// Frames and bytes in the log so far.
-    pub(super) fn log(&self) -> (u64, u64) {
-        self.written.as_ref().map_or((0, 0), |written| written.so_far())
+    /// The writes to the log so far.
+    pub(super) fn log(&self) -> LogWrites {
+        self.written.as_ref().map(|written| written.so_far()).unwrap_or_default()
     }
 
     /// Ends everything and lets go of the directory.

@@ -1,22 +1,24 @@
-//! A thousand chains of steps that do nothing, synced, against a bare log with the same bytes, waiters and runtime.
+//! A thousand chains of steps that do nothing, synced, against a bare log with the same bytes, runtime, and as many waiters
+//! as steps are in flight.
 //!
-//! The chains are the elements of one each (what counts), or runs of their own (beside it: there a thousand are started,
-//! planned, folded and waited for in the same time).
+//! The chains are the elements of one each, or runs of their own: there a thousand are started, planned, folded and waited
+//! for in the same time.
 
 use super::{
     bed::{Bed, Did},
     flows,
 };
-use crate::{
+use anyhow::ensure;
+use onceflow_bench::{
+    barelog::BareLog,
     disk::Scratch,
     report::{self, Fused, Line, Report, Target, per_second},
     rounds::{Rounds, Turn, cpu_seconds},
-    store::barelog::BareLog,
 };
-use anyhow::ensure;
 use onceflow_store::backend::journal::Durability;
 use serde_json::json;
 use std::{
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -36,64 +38,109 @@ pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<
     let scratch = Scratch::new("durable")?;
     let plain = Bed::journal(runtime, &scratch.join("plain"), Durability::Synced, false, 0)?;
     let fused = Bed::journal(runtime, &scratch.join("fused"), Durability::Synced, true, 0)?;
+    let in_flight = most_in_flight(runtime, &plain)?;
     let before = plain.log();
     runtime.block_on(each(&plain, false))?;
-    let (frames, bytes) = plain.log();
-    let record = vec![0x5a; (bytes - before.1).div_ceil(STEPS) as usize];
-    let group_size = STEPS as f64 / (frames - before.0) as f64;
+    let bytes = plain.log().since(before).bytes;
+    let record = vec![0x5a; bytes.div_ceil(STEPS) as usize];
 
-    let log = Arc::new(BareLog::create(&scratch.join("log"))?);
-    let mut totals = [Did::default(); 4];
-    let [a, b, c, d] = &mut totals;
+    let (log, log_of_runs) =
+        (Log::create(&scratch.join("log"), in_flight)?, Log::create(&scratch.join("runs"), CHAINS)?);
+    let mut totals = [Did::default(); 5];
+    let mut syncs = [0; 2];
+    let [a, b, c, d, e] = &mut totals;
+    let [each_syncs, runs_syncs] = &mut syncs;
+    let counting = |syncs: &mut u64, did: &dyn Fn() -> anyhow::Result<Did>| {
+        let before = plain.log();
+        let did = did()?;
+        *syncs += plain.log().since(before).syncs;
+        anyhow::Ok(did)
+    };
     let rounds = Rounds::run(
-        "durable steps: an each, fused, runs : bare log (per second)",
+        "durable steps: an each, fused, runs : bare log, with 1000 waiters (per second)",
         0,
         &mut [
-            &mut || turn(a, runtime.block_on(each(&plain, false))?),
+            &mut || turn(a, counting(each_syncs, &|| runtime.block_on(each(&plain, false)))?),
             &mut || turn(b, several(FUSED_TIMES, || runtime.block_on(each(&fused, true)))?),
-            &mut || turn(c, runs(runtime, &plain)?),
-            &mut || turn(d, append(runtime, &log, &record)?),
+            &mut || turn(c, counting(runs_syncs, &|| runs(runtime, &plain))?),
+            &mut || turn(d, log.append(runtime, &record)?),
+            &mut || turn(e, log_of_runs.append(runtime, &record)?),
         ],
     )?;
-    let log = Arc::into_inner(log).expect("all who append have ended");
-    ensure!(log.close()?.bytes == totals[3].steps * record.len() as u64, "the bare log lost a record");
+    let log_syncs = log.close(totals[3].steps, &record)?;
+    let log_of_runs_syncs = log_of_runs.close(totals[4].steps, &record)?;
     plain.close(runtime)?;
     fused.close(runtime)?;
-    tell(report, &rounds, &totals, record.len(), group_size);
+    let syncs = [syncs[0], syncs[1], log_syncs, log_of_runs_syncs];
+    tell(report, &rounds, &totals, Found { bytes: record.len(), in_flight, syncs });
     Ok(())
 }
 
-fn tell(report: &mut Report, rounds: &Rounds, totals: &[Did; 4], bytes: usize, group_size: f64) {
-    let line = |what: &str, side: usize, target: Target| Line {
-        what: what.into(),
+/// Figures beside the rates.
+struct Found {
+    /// What our log takes for a step.
+    bytes: usize,
+    /// Steps of the each that are in flight.
+    in_flight: usize,
+    /// Syncs of the each, the runs, the log, and the log with a thousand waiters. Ours with those of the first turns.
+    syncs: [u64; 4],
+}
+
+fn tell(report: &mut Report, rounds: &Rounds, totals: &[Did; 5], found: Found) {
+    let line = |what: String, side: usize, log: usize, target: Target| Line {
+        what,
         ours: per_second(rounds.median(side)),
-        theirs: per_second(rounds.median(3)),
-        figure: rounds.ratio(side, 3),
+        theirs: per_second(rounds.median(log)),
+        figure: rounds.ratio(side, log),
         target,
     };
-    let plain = line("durable steps of 1000 chains (an each), against a bare log", 0, Target::AtLeast(0.3));
+    let Found { bytes, in_flight, syncs } = found;
+    let what = format!("durable steps of 1000 chains (an each), against a bare log with {in_flight} waiters");
     let fused = Fused { figure: rounds.ratio(1, 3), target: Target::None };
-    report.key_fused("durable_vs_log", plain, "durable_vs_log_fused", fused);
-    report.line(line("the same as 1000 runs, with starting and ending them", 2, Target::None));
-    let cpu: Vec<_> = totals.iter().map(Did::cpu_us_per_step).collect();
+    report.key_fused("durable_vs_log", line(what, 0, 3, Target::AtLeast(0.2)), "durable_vs_log_fused", fused);
+    let what = String::from("the same as 1000 runs, with starting and ending them, against 1000 waiters");
+    report.key("durable_runs_vs_log", line(what, 2, 4, Target::AtLeast(0.1)));
+    let cpu: Vec<_> = totals.iter().map(|did| report::rounded(did.cpu_us_per_step())).collect();
+    let per_sync = |side: usize, at: usize| report::rounded(totals[side].steps as f64 / syncs[at].max(1) as f64);
     report.detail(
         "durable",
         json!({
             "each_per_s": report::figures(rounds.figures(0)),
             "each_fused_per_s": report::figures(rounds.figures(1)),
             "runs_per_s": report::figures(rounds.figures(2)),
-            "runs_vs_log": report::rounded(rounds.ratio(2, 3)),
             "log_per_s": report::figures(rounds.figures(3)),
+            "log_of_1000_per_s": report::figures(rounds.figures(4)),
             "cpu_us_per_step": {
-                "each": report::rounded(cpu[0]), "each_fused": report::rounded(cpu[1]),
-                "runs": report::rounded(cpu[2]), "log": report::rounded(cpu[3]),
+                "each": cpu[0], "each_fused": cpu[1], "runs": cpu[2], "log": cpu[3], "log_of_1000": cpu[4],
             },
             "bytes_per_step": bytes,
-            "steps_per_sync": report::rounded(group_size),
+            "steps_in_flight": { "each": in_flight, "runs": CHAINS },
+            "steps_per_sync": {
+                "each": per_sync(0, 0), "runs": per_sync(2, 1), "log": per_sync(3, 2), "log_of_1000": per_sync(4, 3),
+            },
         }),
     );
-    report
-        .note("an each has as many elements in flight as its lanes and chunks allow, not all thousand; runs have all");
+}
+
+/// The most steps of the each that are in flight at a time: its bodies are held until no other starts.
+fn most_in_flight(runtime: &Runtime, bed: &Bed) -> anyhow::Result<usize> {
+    const QUIET: Duration = Duration::from_millis(300);
+    bed.count.hold();
+    let (most, done) = std::thread::scope(|scope| {
+        let running = scope.spawn(|| runtime.block_on(each(bed, false)));
+        let (mut most, mut since) = (0, Instant::now());
+        while (most == 0 || since.elapsed() < QUIET) && !running.is_finished() {
+            std::thread::sleep(Duration::from_millis(1));
+            if bed.count.held() > most {
+                (most, since) = (bed.count.held(), Instant::now());
+            }
+        }
+        bed.count.release();
+        (most, running.join().expect("a run does not panic"))
+    });
+    done?;
+    ensure!(most > 0, "no body was held");
+    Ok(most)
 }
 
 pub(super) fn turn(total: &mut Did, did: Did) -> anyhow::Result<Turn> {
@@ -139,28 +186,47 @@ pub(super) fn runs(runtime: &Runtime, bed: &Bed) -> anyhow::Result<Did> {
     Ok(Did { steps, seconds, cpu_seconds: cpu_seconds() - cpu, start_seconds: 0.0 })
 }
 
-/// As many append records for a turn.
-fn append(runtime: &Runtime, log: &Arc<BareLog>, record: &[u8]) -> anyhow::Result<Did> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let task = |_| {
-        let (stop, log, record) = (stop.clone(), log.clone(), record.to_vec());
-        runtime.spawn(async move {
-            let mut appended = 0;
-            while !stop.load(Relaxed) {
-                log.append(&record).await;
-                appended += 1;
-            }
-            appended
-        })
-    };
-    let (start, cpu) = (Instant::now(), cpu_seconds());
-    let running: Vec<_> = (0..CHAINS).map(task).collect();
-    std::thread::sleep(LOG_TURN);
-    stop.store(true, Relaxed);
-    let mut steps = 0;
-    for task in running {
-        steps += runtime.block_on(task)?;
+/// A bare log with so many waiters.
+struct Log {
+    log: Arc<BareLog>,
+    waiters: usize,
+}
+
+impl Log {
+    fn create(path: &Path, waiters: usize) -> anyhow::Result<Log> {
+        Ok(Log { log: Arc::new(BareLog::create(path)?), waiters })
     }
-    let seconds = start.elapsed().as_secs_f64();
-    Ok(Did { steps, seconds, cpu_seconds: cpu_seconds() - cpu, start_seconds: 0.0 })
+
+    /// All waiters append records for a turn.
+    fn append(&self, runtime: &Runtime, record: &[u8]) -> anyhow::Result<Did> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let task = |_| {
+            let (stop, log, record) = (stop.clone(), self.log.clone(), record.to_vec());
+            runtime.spawn(async move {
+                let mut appended = 0;
+                while !stop.load(Relaxed) {
+                    log.append(&record).await;
+                    appended += 1;
+                }
+                appended
+            })
+        };
+        let (start, cpu) = (Instant::now(), cpu_seconds());
+        let running: Vec<_> = (0..self.waiters).map(task).collect();
+        std::thread::sleep(LOG_TURN);
+        stop.store(true, Relaxed);
+        let mut steps = 0;
+        for task in running {
+            steps += runtime.block_on(task)?;
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        Ok(Did { steps, seconds, cpu_seconds: cpu_seconds() - cpu, start_seconds: 0.0 })
+    }
+
+    /// Ends it, and returns how often it synced.
+    fn close(self, steps: u64, record: &[u8]) -> anyhow::Result<u64> {
+        let totals = Arc::into_inner(self.log).expect("all who append have ended").close()?;
+        ensure!(totals.bytes == steps * record.len() as u64, "the bare log lost a record");
+        Ok(totals.syncs)
+    }
 }

@@ -5,11 +5,11 @@ use super::{
     child::{self, resident_bytes},
     flows, runtime, scaled,
 };
-use crate::{
+use anyhow::bail;
+use onceflow_bench::{
     disk::{Scratch, bytes_used},
     report::{self, Line, Report, Target},
 };
-use anyhow::bail;
 use onceflow_store::backend::journal::Durability;
 use serde_json::{Value, json};
 use std::{

@@ -6,7 +6,7 @@ use super::{
     durable::several,
     flows,
 };
-use crate::{
+use onceflow_bench::{
     report::{self, Fused, Line, Report, Target},
     rounds::{Rounds, Turn},
 };

@@ -12,12 +12,12 @@ use super::{
     durable::{self, FUSED_TIMES, several, turn},
     runtime,
 };
-use crate::{
+use anyhow::ensure;
+use onceflow_bench::{
     disk::Scratch,
     report::{self, Fused, Line, Report, Target, per_second},
     rounds::{Rounds, cpu_seconds},
 };
-use anyhow::ensure;
 use onceflow_store::backend::journal::Durability;
 use serde_json::json;
 use std::{

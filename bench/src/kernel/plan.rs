@@ -6,13 +6,15 @@ use super::{
     child::{self, forget_peak, resident_bytes, resident_bytes_peak},
     flows, runtime, scaled,
 };
-use crate::{
+use anyhow::ensure;
+use onceflow_bench::{
     disk::Scratch,
     report::{self, Line, Report, Target},
     rounds::timed,
 };
-use anyhow::ensure;
-use onceflow_core::plan::{DependencyGraphBuilder, DependencyGraph, Order, PortSource, Policy, Resume, PortTarget as Fed};
+use onceflow_core::plan::{
+    DependencyGraph, DependencyGraphBuilder, Order, Policy, PortSource, PortTarget as Fed, Resume,
+};
 use onceflow_engine::Start;
 use onceflow_store::backend::journal::Durability;
 use serde_json::{Value, json};
@@ -75,7 +77,11 @@ fn seconds(what: &str, found: &Value) -> Line {
 
 fn start(bed: &Bed, elements: u64) -> Start {
     let list = flows::int_list(elements as usize);
-    Start { keep_ms: Some(KEEP_MS), ..bed.start(flows::each(BODY_STEPS as usize, false), ("xs", list)) }
+    Start {
+        keep_ms: Some(KEEP_MS),
+        ends_with_handle: false,
+        ..bed.start(flows::each(BODY_STEPS as usize, false), ("xs", list))
+    }
 }
 
 /// A child: runs it, keeping everything.

@@ -2,12 +2,12 @@
 //! whether the server still answers. Against one giant script that does all of it in one call.
 
 use super::{giant, server::Bench};
-use crate::{
-    kernel::scaled,
+use anyhow::ensure;
+use onceflow_bench::{
+    program::scaled,
     report::{self, Line, Report, Target, per_second},
     rounds::median,
 };
-use anyhow::ensure;
 use onceflow_store::{
     Store,
     values::{EdgeName, Update, ValueId, Values},

@@ -1,8 +1,8 @@
 //! What finished runs leave behind when their history has lapsed: no key, and no row in the keys that a shard always has.
 
 use super::{server::Bench, workers::Workers};
-use crate::{
-    kernel::scaled,
+use onceflow_bench::{
+    program::scaled,
     report::{Line, Report, Target},
 };
 use serde_json::json;

@@ -110,7 +110,7 @@ impl Commands {
 
     /// What was called between two looks, a step: calls and microseconds.
     pub(super) fn per_step(&self, before: &Commands, steps: u64) -> serde_json::Value {
-        let per = |now: u64, then: u64| crate::report::rounded((now - then) as f64 / steps as f64);
+        let per = |now: u64, then: u64| onceflow_bench::report::rounded((now - then) as f64 / steps as f64);
         let all = self.0.iter().map(|(name, (calls, us))| {
             let (then_calls, then_us) = before.0.get(name).copied().unwrap_or_default();
             (name.clone(), serde_json::json!([per(*calls, then_calls), per(*us, then_us)]))

@@ -6,8 +6,8 @@ use super::{
     server::Bench,
     workers::{self, Workers},
 };
-use crate::{
-    kernel::scaled,
+use onceflow_bench::{
+    program::scaled,
     report::{self, Line, Report, Target, per_second},
     rounds::{Rounds, Turn},
 };

@@ -4,8 +4,8 @@ use super::{
     server::Bench,
     watched::{Calls, Watched},
 };
-use crate::kernel::flows::{self, Count};
 use anyhow::ensure;
+use onceflow_bench::flows::{self, Count};
 use onceflow_engine::{Engine, Handle, Options, RunStatus, Start};
 use onceflow_store::{Records, Store, blobs::Objects, values::Values, world::RealWorld};
 use std::{sync::Arc, time::Duration};

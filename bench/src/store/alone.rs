@@ -1,25 +1,18 @@
 //! One commit with nothing else running, against one append and fdatasync of the same bytes to a file prepared the same way.
 
-use super::{barelog, chain::Chain, journal::Ours};
-use crate::{
+use super::{chain::Chain, journal::Ours};
+use onceflow_bench::{
+    appender::Appender,
     disk::Scratch,
     report::{self, Line, Report, Target},
     rounds::{Rounds, Turn, median},
 };
 use onceflow_store::Records;
 use serde_json::json;
-use std::{
-    fs, io,
-    os::unix::fs::FileExt,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
 const TURN: Duration = Duration::from_millis(300);
-/// How much a journal prepares at a time, and how little is left when it does.
-const PREPARE_BYTES: u64 = 1 << 20;
-const ROOM_BYTES_LOW: u64 = PREPARE_BYTES / 2;
 
 pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<()> {
     let scratch = Scratch::new("alone")?;
@@ -40,8 +33,8 @@ pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<
     for _ in 0..100 {
         commit()?;
     }
-    let (frames, bytes) = ours.written.so_far();
-    let record = vec![0x5a; ((bytes - before.1) / (frames - before.0)) as usize];
+    let written = ours.written.so_far().since(before);
+    let record = vec![0x5a; (written.bytes / written.syncs) as usize];
     let mut appender = Appender::create(&scratch.join("file"))?;
     let mut append = || {
         let start = Instant::now();
@@ -81,38 +74,4 @@ fn median_us(mut one: impl FnMut() -> anyhow::Result<Duration>) -> anyhow::Resul
         took.push(one()?.as_secs_f64() * 1e6);
     }
     Ok(Turn { figure: median(took), seconds: start.elapsed().as_secs_f64() })
-}
-
-/// A file that grows as a journal's segment does: zeros ahead, a mebibyte at a time.
-pub(crate) struct Appender {
-    file: fs::File,
-    end: u64,
-    prepared: u64,
-}
-
-impl Appender {
-    pub(crate) fn create(path: &Path) -> io::Result<Appender> {
-        let file = fs::File::options().read(true).write(true).create_new(true).open(path)?;
-        barelog::prepare(&file, 0, PREPARE_BYTES)?;
-        file.sync_all()?;
-        Ok(Appender { file, end: 0, prepared: PREPARE_BYTES })
-    }
-
-    pub(crate) fn append(&mut self, record: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(record, self.end)?;
-        self.file.sync_data()?;
-        self.end += record.len() as u64;
-        if self.prepared - self.end < ROOM_BYTES_LOW {
-            barelog::prepare(&self.file, self.prepared, self.prepared + PREPARE_BYTES)?;
-            self.prepared += PREPARE_BYTES;
-        }
-        Ok(())
-    }
-
-    pub(crate) fn check(&self, record: &[u8]) -> anyhow::Result<()> {
-        let mut last = vec![0; record.len()];
-        self.file.read_exact_at(&mut last, self.end - record.len() as u64)?;
-        anyhow::ensure!(last == record, "the file does not hold what was appended to it");
-        Ok(())
-    }
 }

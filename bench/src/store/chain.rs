@@ -7,7 +7,7 @@
 use super::journal::SHARD;
 use anyhow::ensure;
 use onceflow_core::{Batch, Claim, Fence, Fences, Group, Inbox, Key, Name, Op, Pick, Row, limits::LANE_BYTES};
-use onceflow_store::{Committed, CommitResult, Records, state::StoreState};
+use onceflow_store::{CommitResult, Committed, Records, state::StoreState};
 
 /// A checkpoint: the outputs' ids and digests.
 const CHECKPOINT_BYTES: usize = 100;

@@ -1,7 +1,7 @@
 //! Our side: a journal in a directory of its own.
 
-use crate::disk::{Counted, Written};
 use anyhow::ensure;
+use onceflow_bench::disk::{Counted, Written};
 use onceflow_core::{Batch, Shard};
 use onceflow_store::{
     Position, Records,

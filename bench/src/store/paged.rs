@@ -1,7 +1,7 @@
 //! The paged backend against redb itself: the same rows in transactions of the same size, each on the disk before the
 //! next begins. Ours is one batch and one wait where redb is one transaction, so the figure is what the port costs.
 
-use crate::{
+use onceflow_bench::{
     disk::Scratch,
     report::{self, Line, Report, Target, per_second},
     rounds::{Rounds, Side, Turn, cpu_seconds, timed},

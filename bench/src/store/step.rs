@@ -4,13 +4,13 @@
 //! row comes into the same queue, and is claimed.
 
 use super::journal::SHARD;
-use crate::{
-    report::{self, Line, Report, Target},
-    rounds::{Rounds, Turn},
-};
 use anyhow::ensure;
+use onceflow_bench::{
+    report::{self, Line, Report, Target},
+    rounds::{Rounds, Turn, median},
+};
 use onceflow_core::{Batch, Claim, Fence, Fences, Group, Inbox, Name, Pick, Row};
-use onceflow_store::{Committed, CommitResult, Records, backend::memory::Memory, world::RealWorld};
+use onceflow_store::{CommitResult, Committed, Records, backend::memory::Memory, world::RealWorld};
 use serde_json::json;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
@@ -35,27 +35,28 @@ pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<
         let started = runtime.block_on(memory.commit(run.start()))?;
         run.check(&started)?;
     }
+    let mut least_us = f64::INFINITY;
     let (mut made_us, mut batches, mut outcomes) = (Vec::new(), Vec::new(), Vec::new());
     let mut turn = || {
         let start = Instant::now();
-        let (mut making, mut committing) = (Duration::MAX, Duration::MAX);
+        let each_us = |took: Duration| took.as_secs_f64() * 1e6 / RUNS as f64;
+        let (mut making, mut committing) = (Vec::with_capacity(STEPS), Vec::with_capacity(STEPS));
         for _ in 0..STEPS {
-            // A few at a time, as a worker has them: not so many that memory is what is measured. And the least of a
+            // A few at a time, as a worker has them: not so many that memory is what is measured. And the median of a
             // turn: what others take from the machine meanwhile is not ours.
             let made = Instant::now();
             batches.extend(runs.iter_mut().map(Run::batch));
-            making = making.min(made.elapsed());
+            making.push(each_us(made.elapsed()));
             let begun = Instant::now();
             runtime.block_on(commit_all(&memory, &mut batches, &mut outcomes))?;
-            committing = committing.min(begun.elapsed());
+            committing.push(each_us(begun.elapsed()));
             runs.iter().zip(&outcomes).try_for_each(|(run, outcome)| run.check(outcome))?;
         }
-        let each_us = |took: Duration| took.as_secs_f64() * 1e6 / RUNS as f64;
-        made_us.push(each_us(making));
-        Ok(Turn { figure: each_us(committing), seconds: start.elapsed().as_secs_f64() })
+        made_us.push(median(making));
+        least_us = committing.iter().copied().fold(least_us, f64::min);
+        Ok(Turn { figure: median(committing), seconds: start.elapsed().as_secs_f64() })
     };
     let rounds = Rounds::run("one step's commit in memory (µs)", 0, &mut [&mut turn])?;
-    let least = rounds.figures(0).iter().copied().fold(f64::INFINITY, f64::min);
     report.key(
         "step_us",
         Line {
@@ -68,8 +69,8 @@ pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<
     );
     let detail = json!({
         "median_us": report::rounded(rounds.median(0)),
-        "least_us": report::rounded(least),
-        "making_the_batch_us": report::rounded(crate::rounds::median(made_us)),
+        "least_us": report::rounded(least_us),
+        "making_the_batch_us": report::rounded(median(made_us)),
     });
     report.detail("step", detail);
     Ok(())

@@ -6,6 +6,9 @@ use std::{
     process::{Command, Stdio},
 };
 
+/// The store of a directory.
+const STORE: &str = ".onceflow";
+
 /// Our command, as it is released.
 pub(super) struct Onceflow(PathBuf);
 
@@ -18,8 +21,10 @@ impl Onceflow {
         Ok(Onceflow(root.join("target/release/onceflow")))
     }
 
+    /// Runs the flow in a directory on a store of its own there: a store further up would know the steps of earlier runs.
     pub(super) fn run(&self, directory: &Path, jobs: &str) -> anyhow::Result<()> {
-        quietly(Command::new(&self.0).args(["run", "flow.yaml", "--jobs", jobs]).current_dir(directory))
+        let arguments = ["run", "flow.yaml", "--store", STORE, "--jobs", jobs];
+        quietly(Command::new(&self.0).args(arguments).current_dir(directory))
     }
 }
 

@@ -2,16 +2,39 @@
 //! and comparisons both are plain rows.
 
 use serde::{Deserialize, Serialize};
-use std::{fmt, ops::Deref, sync::Arc};
+use std::{
+    cmp::Ordering,
+    fmt,
+    hash::{Hash, Hasher},
+    ops::Deref,
+    sync::Arc,
+};
 
-/// The content of a row. Cloning shares the bytes.
-#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Row(Arc<[u8]>);
+/// The content of a row. Cloning copies a short one and shares the bytes of a long one.
+#[derive(Clone)]
+pub struct Row(Content);
+
+/// Counters, fences, deadlines and small bitmaps are most of the rows that a commit touches: they stay off the heap.
+#[derive(Clone)]
+enum Content {
+    Inline { length: u8, bytes: [u8; Row::INLINE_BYTES_MAX] },
+    Shared(Arc<[u8]>),
+}
 
 impl Row {
+    /// The number of bytes that, with the length and the tag, fill four words.
+    const INLINE_BYTES_MAX: usize = 30;
+
     /// Creates a row with these bytes.
+    #[inline]
     pub fn new(bytes: impl AsRef<[u8]>) -> Self {
-        Row(Arc::from(bytes.as_ref()))
+        Row::from(bytes.as_ref())
+    }
+}
+
+impl Default for Row {
+    fn default() -> Self {
+        Row(Content::Inline { length: 0, bytes: [0; Row::INLINE_BYTES_MAX] })
     }
 }
 
@@ -19,34 +42,76 @@ impl Deref for Row {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
-        &self.0
+        match &self.0 {
+            Content::Inline { length, bytes } => &bytes[..usize::from(*length)],
+            Content::Shared(bytes) => bytes,
+        }
     }
 }
 
 impl From<Vec<u8>> for Row {
     fn from(bytes: Vec<u8>) -> Self {
-        Row(bytes.into())
+        Row::from(&bytes[..])
     }
 }
 
 impl From<&[u8]> for Row {
+    #[inline]
     fn from(bytes: &[u8]) -> Self {
-        Row(bytes.into())
+        if bytes.len() > Row::INLINE_BYTES_MAX {
+            return Row(Content::Shared(bytes.into()));
+        }
+        let mut inline = [0; Row::INLINE_BYTES_MAX];
+        inline[..bytes.len()].copy_from_slice(bytes);
+        Row(Content::Inline { length: bytes.len() as u8, bytes: inline })
+    }
+}
+
+impl PartialEq for Row {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            // The bytes after the length are zeros, so two short rows are compared as whole arrays.
+            (Content::Inline { length, bytes }, Content::Inline { length: other_length, bytes: other_bytes }) => {
+                length == other_length && bytes == other_bytes
+            }
+            _ => **self == **other,
+        }
+    }
+}
+
+impl Eq for Row {}
+
+impl PartialOrd for Row {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Row {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
+impl Hash for Row {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
     }
 }
 
 impl fmt::Debug for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN_BYTES_MAX: usize = 64;
-        let shown = &self.0[..self.0.len().min(SHOWN_BYTES_MAX)];
+        let shown = &self[..self.len().min(SHOWN_BYTES_MAX)];
         write!(f, "\"{}\"", shown.escape_ascii())?;
-        if shown.len() < self.0.len() { write!(f, "… ({} bytes)", self.0.len()) } else { Ok(()) }
+        if shown.len() < self.len() { write!(f, "… ({} bytes)", self.len()) } else { Ok(()) }
     }
 }
 
 impl Serialize for Row {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(&self.0)
+        serializer.serialize_bytes(self)
     }
 }
 
@@ -159,6 +224,22 @@ mod tests {
                 }
             }
             assert_eq!(bitmap::read(&row.unwrap()), Some((of, (0..of).collect())));
+        }
+    }
+
+    #[test]
+    fn short_and_long_rows_compare_as_their_bytes_do() {
+        let bytes = |length: usize, last: u8| [vec![7; length], vec![last]].concat();
+        let all: Vec<_> =
+            [0, 1, 28, 29, 30, 31].into_iter().flat_map(|length| [bytes(length, 0), bytes(length, 9)]).collect();
+        assert_eq!(Row::default(), Row::new([]));
+        for one in &all {
+            assert_eq!(&*Row::new(one), &one[..]);
+            for other in &all {
+                let (row, other_row) = (Row::new(one), Row::new(other));
+                assert_eq!(row == other_row, one == other);
+                assert_eq!(row.cmp(&other_row), one.cmp(other));
+            }
         }
     }
 

@@ -9,6 +9,7 @@ mod hash;
 mod names;
 mod queues;
 mod shard;
+mod slots;
 mod view;
 
 pub use effects::{Effects, NoEffects};

@@ -1,8 +1,8 @@
 //! durare: a workflow is a function, each step of it one row.
 
 use super::super::durable::{CHAIN_STEPS, CHAINS};
-use crate::disk::Scratch;
 use durare::{DurableContext, DurableEngine, Result, SqliteProvider, WorkflowOptions};
+use onceflow_bench::disk::Scratch;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use std::{
     sync::{

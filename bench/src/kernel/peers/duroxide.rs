@@ -1,12 +1,12 @@
 //! duroxide: an orchestration schedules activities, and is replayed for each that ends.
 
 use super::super::durable::{CHAIN_STEPS, CHAINS};
-use crate::disk::Scratch;
 use duroxide::{
     ActivityContext, Client, OrchestrationContext, OrchestrationRegistry,
     providers::sqlite::SqliteProvider,
     runtime::{self, RuntimeOptions, registry::ActivityRegistry},
 };
+use onceflow_bench::disk::Scratch;
 use sqlx::{Sqlite, pool::PoolConnection};
 use std::{
     fs,

@@ -1,7 +1,7 @@
-//! Ours: every pair its own batch, one wait for all; or, overlapping, the wait for the pairs before.
+//! Ours: all pairs in one batch, and the wait for it; or, overlapping, the wait for the pairs before.
 
 use super::{Store, gone, name, row};
-use crate::store::journal::{Ours, SHARD};
+use crate::journal::{Ours, SHARD};
 use onceflow_core::{Batch, Group, Row};
 use onceflow_store::{Position, Records};
 use std::ops::Range;
@@ -24,16 +24,15 @@ impl<'a> Churned<'a> {
 
 impl Store for Churned<'_> {
     fn pairs(&mut self, keys: Range<u64>, live: u64) -> anyhow::Result<()> {
-        let batches = keys.map(|number| {
-            let mut batch = Batch::new(SHARD);
+        let mut batch = Batch::new(SHARD);
+        for number in keys {
             batch.put(self.group.key(name(number)), Row::new(row(number)));
             if let Some(gone) = gone(number, live) {
                 batch.delete(self.group.key(gone));
             }
-            batch
-        });
+        }
         self.runtime.block_on(async {
-            let position = self.ours.commit_all(batches).await?;
+            let position = self.ours.commit_all([batch].into_iter()).await?;
             let wait_for = if self.overlaps { self.last.replace(position) } else { Some(position) };
             Ok(self.ours.journal.durable(wait_for.unwrap_or_default()).await?)
         })

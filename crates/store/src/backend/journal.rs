@@ -251,8 +251,8 @@ impl Journal {
     }
 
     fn attempt(&self, batch: &Batch) -> Result<Option<CommitResult>, Error> {
-        let world = self.inner.world.clock();
-        let tried = lock(&self.inner.book).attempt(batch, world)?;
+        let (world, needed) = (self.inner.world.clock(), Book::needed(batch));
+        let tried = lock(&self.inner.book).attempt(batch, needed, world)?;
         let Attempt::Decided { outcome, enabled, wake_committer, settled } = tried else {
             self.inner.work.notify();
             return Ok(None);

@@ -60,8 +60,16 @@ struct Change<'a, 'b, V: ShardView, E> {
     fired: Vec<Key>,
 }
 
+/// Up to so many operations are compared with each other to find bitmaps that need no row.
+const COMPARED_OPS_MAX: usize = 16;
+
 /// A row, and the operations that follow when it is complete.
-type Trigger<'b> = (&'b Key, &'b [Op]);
+struct Trigger<'b> {
+    key: &'b Key,
+    then: &'b [Op],
+    /// A bitmap that was full with its first bit: complete, and never stored.
+    is_full_at_once: bool,
+}
 
 /// Rows that may be complete.
 #[derive(Default)]
@@ -87,35 +95,36 @@ impl<'a, 'b, V: ShardView, E: Effects> Change<'a, 'b, V, E> {
     /// bitmap is full no counter fires: the bitmap's trigger may yet raise it.
     fn run(&mut self, ops: &'b [Op]) -> Result<(), Invalid> {
         let mut touched = Touched::default();
-        self.round(ops, &mut touched)?;
+        self.round(ops, &mut touched, ops.len() <= COMPARED_OPS_MAX)?;
         loop {
             let bitmaps = std::mem::take(&mut touched.bitmaps);
             let mut complete = match seams::bitmaps_fire_first() {
-                true => self.take_complete(&bitmaps, bitmap::is_full),
+                true => self.take_complete(bitmaps, bitmap::is_full),
                 false => {
                     let counters = std::mem::take(&mut touched.counters);
-                    let mut zero = self.take_complete(&counters, |row| counter::read(row) == Some(0));
-                    zero.extend(self.take_complete(&bitmaps, bitmap::is_full));
+                    let mut zero = self.take_complete(counters, |row| counter::read(row) == Some(0));
+                    zero.extend(self.take_complete(bitmaps, bitmap::is_full));
                     zero
                 }
             };
             if complete.is_empty() {
                 let counters = std::mem::take(&mut touched.counters);
-                complete = self.take_complete(&counters, |row| counter::read(row) == Some(0));
+                complete = self.take_complete(counters, |row| counter::read(row) == Some(0));
             }
             if complete.is_empty() {
                 return Ok(());
             }
-            for (key, then) in complete {
-                self.round(then, &mut touched)?;
+            for Trigger { key, then, .. } in complete {
+                self.round(then, &mut touched, false)?;
                 self.fired.push(key.clone());
             }
         }
     }
 
-    /// Applies operations and notes those that may have completed their row.
-    fn round(&mut self, ops: &'b [Op], touched: &mut Touched<'b>) -> Result<(), Invalid> {
-        for op in ops {
+    /// Applies operations and notes those that may have completed their row. With `alone` no other operations are applied
+    /// before complete rows are taken: then a bitmap of one bit that no other of them names is not stored.
+    fn round(&mut self, ops: &'b [Op], touched: &mut Touched<'b>, alone: bool) -> Result<(), Invalid> {
+        for (at, op) in ops.iter().enumerate() {
             match op {
                 Op::Put(key, row) => {
                     self.tell(key, |effects| effects.put(key, row));
@@ -124,27 +133,45 @@ impl<'a, 'b, V: ShardView, E: Effects> Change<'a, 'b, V, E> {
                 Op::Delete(key) => self.delete(key),
                 Op::DeleteGroup(group) => self.delete_group(group),
                 Op::SetBit { key, bit, of, when_full } => {
-                    self.set_bit(key, *bit, *of)?;
-                    touched.bitmaps.push((key, when_full));
+                    let is_full_at_once = alone && *of == 1 && self.is_unseen(key, at, ops);
+                    if !is_full_at_once {
+                        self.set_bit(key, *bit, *of)?;
+                    }
+                    touched.bitmaps.push(Trigger { key, then: when_full, is_full_at_once });
                 }
                 Op::Add { key, delta, at_zero } => {
                     self.add(key, *delta)?;
-                    touched.counters.push((key, at_zero));
+                    touched.counters.push(Trigger { key, then: at_zero, is_full_at_once: false });
                 }
             }
         }
         Ok(())
     }
 
+    /// The row does not exist, and no operation but the one at `at` names it.
+    fn is_unseen(&self, key: &Key, at: usize, ops: &[Op]) -> bool {
+        let names = |op: &Op| match op {
+            Op::DeleteGroup(group) => *group == key.group,
+            Op::Put(other, _) | Op::Delete(other) => other == key,
+            Op::SetBit { key: other, .. } | Op::Add { key: other, .. } => other == key,
+        };
+        let is_named = ops.iter().enumerate().any(|(other, op)| other != at && names(op));
+        key.group.kind() == Kind::Rows && !is_named && self.rows.look(key, |row| row.is_none())
+    }
+
     /// Removes the rows that are complete now and returns them with the operations that follow.
-    fn take_complete(&mut self, touched: &[Trigger<'b>], is_complete: fn(&[u8]) -> bool) -> Vec<Trigger<'b>> {
-        let mut complete = Vec::new();
-        for (key, then) in touched {
-            if self.rows.look(key, |row| row.is_some_and(|row| is_complete(row))) {
-                self.delete(key);
-                complete.push((*key, *then));
+    fn take_complete(&mut self, touched: Vec<Trigger<'b>>, is_complete: fn(&[u8]) -> bool) -> Vec<Trigger<'b>> {
+        let mut complete = touched;
+        complete.retain(|trigger| {
+            if trigger.is_full_at_once {
+                return true;
             }
-        }
+            let is_complete = self.rows.look(trigger.key, |row| row.is_some_and(|row| is_complete(row)));
+            if is_complete {
+                self.delete(trigger.key);
+            }
+            is_complete
+        });
         complete
     }
 

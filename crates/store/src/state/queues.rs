@@ -1,33 +1,28 @@
 //! A queue: its rows, the claims on them, the claims' deadlines, and which rows are free and whose turn it is. The last is
 //! derived: a row is free while the claims hold none of that name. Nothing of it is stored.
 //!
-//! Everything of one name stands in one entry, found by hash. Two sets keep the names in order: those of free rows, and
-//! those that have a claim or a deadline. A row is in one of them or in both.
+//! Everything of one name stands in one entry. The names of free rows are kept in order, for the next turn; those that have
+//! a claim or a deadline are listed without one, because every step comes and goes there and walks over claims are rare:
+//! such a walk sorts them. A row is in one of the two or in both.
 
 use super::{
-    hash::Hashing,
     names::{self, just_past, merged},
     shard::Rows,
+    slots::Slots,
 };
 use onceflow_core::{Kind, Name, Row, limits::LANE_BYTES, queue::lane};
-use std::{
-    collections::{BTreeSet, HashMap},
-    ops::Bound,
-};
-
-/// Entries that are kept room for although there are far fewer.
-const SPARE_ENTRIES_MAX: usize = 1024;
+use std::{collections::BTreeSet, ops::Bound};
 
 /// A queue with its claims and deadlines.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
-    entries: HashMap<Name, Entry, Hashing>,
+    entries: Slots<Name, Entry>,
     free: FreeRows,
-    /// Names that have a claim or a deadline.
-    held: BTreeSet<Name>,
-    /// Names of rows that may have become free and are not in `free`: most are claimed by the batch that made them, so
-    /// they are put there only when a caller asks.
-    fresh: Vec<Name>,
+    /// The slots of entries that have a claim or a deadline, in any order.
+    held: Vec<u32>,
+    /// Slots of rows that may have become free and are not in `free`: most are claimed by the batch that made them, so
+    /// they are put there only when a caller asks. A slot may be vacant or another row's by then.
+    fresh: Vec<u32>,
 }
 
 /// The row, claim and deadline of one name.
@@ -38,6 +33,8 @@ struct Entry {
     deadline: Option<Row>,
     /// The name is among the free ones.
     in_free: bool,
+    /// Its place among the held ones, if it is there.
+    in_held: Option<u32>,
 }
 
 impl Entry {
@@ -76,64 +73,73 @@ impl Queue {
 
     /// Makes a row of one of its groups hold this.
     pub(super) fn put(&mut self, kind: Kind, name: &Name, row: Row) -> Option<Row> {
-        let entry = self.entries.entry(name.clone()).or_default();
-        let was_held = entry.is_held();
-        let old = entry.row_mut(kind).replace(row);
-        if !entry.in_free && entry.is_free() {
-            self.fresh.push(name.clone());
-        } else if entry.in_free && !entry.is_free() {
-            entry.in_free = false;
-            self.free.remove(name);
-        }
-        if !was_held && entry.is_held() {
-            self.held.insert(name.clone());
-        }
+        let slot = self.entries.find_or_insert(name, Entry::default);
+        let old = self.entries.at_mut(slot).row_mut(kind).replace(row);
+        self.list(slot, name);
         old
     }
 
     /// Makes a row of one of its groups be gone.
     pub(super) fn delete(&mut self, kind: Kind, name: &Name) -> Option<Row> {
-        let entry = self.entries.get_mut(name)?;
-        let was_held = entry.is_held();
+        let slot = self.entries.find(name)?;
+        let entry = self.entries.at_mut(slot);
         let old = entry.row_mut(kind).take()?;
-        if !entry.in_free && entry.is_free() {
-            self.fresh.push(name.clone());
-        } else if entry.in_free && !entry.is_free() {
-            entry.in_free = false;
-            self.free.remove(name);
-        }
-        let (is_held, is_ready) = (entry.is_held(), entry.ready.is_some());
-        if was_held && !is_held {
-            self.held.remove(name);
-        }
-        if !is_held && !is_ready {
+        let is_empty = !entry.is_held() && entry.ready.is_none();
+        self.list(slot, name);
+        if is_empty {
             self.entries.remove(name);
         }
         Some(old)
     }
 
-    /// Claims a free row for its lane's turn, and answers it.
-    pub(super) fn claim(&mut self, name: &Name, fence: Row, deadline: Row) -> Row {
-        let entry = self.entries.get_mut(name).filter(|entry| entry.is_free());
-        let entry = entry.expect("only a free row is claimed");
-        if entry.in_free {
+    /// Lists a changed entry where it belongs now.
+    fn list(&mut self, slot: u32, name: &Name) {
+        let entry = self.entries.at_mut(slot);
+        if entry.is_free() {
+            if !entry.in_free {
+                self.fresh.push(slot);
+            }
+        } else if entry.in_free {
             entry.in_free = false;
             self.free.remove(name);
         }
-        if !entry.is_held() {
-            self.held.insert(name.clone());
+        match (entry.is_held(), entry.in_held) {
+            (true, None) => {
+                entry.in_held = Some(self.held.len() as u32);
+                self.held.push(slot);
+            }
+            (false, Some(place)) => {
+                entry.in_held = None;
+                self.held.swap_remove(place as usize);
+                if let Some(moved) = self.held.get(place as usize) {
+                    self.entries.at_mut(*moved).in_held = Some(place);
+                }
+            }
+            _ => {}
         }
+    }
+
+    /// Claims a free row for its lane's turn, and answers it.
+    pub(super) fn claim(&mut self, name: &Name, fence: Row, deadline: Row) -> Row {
+        let slot = self.entries.find(name).filter(|slot| self.entries.at(*slot).1.is_free());
+        let slot = slot.expect("only a free row is claimed");
+        let entry = self.entries.at_mut(slot);
         (entry.claim, entry.deadline) = (Some(fence), Some(deadline));
+        let row = entry.ready.clone().expect("a free row is there");
+        self.list(slot, name);
         self.free.serve(name);
-        entry.ready.clone().expect("a free row is there")
+        row
     }
 
     /// Takes in all rows that have become free.
     pub(super) fn settle(&mut self) {
-        for name in self.fresh.drain(..) {
-            if let Some(entry) = self.entries.get_mut(&name).filter(|entry| entry.is_free() && !entry.in_free) {
+        for slot in self.fresh.drain(..) {
+            if let Some((name, entry)) = self.entries.if_used(slot)
+                && entry.is_free()
+                && !entry.in_free
+            {
                 entry.in_free = true;
-                self.free.names.insert(name);
+                self.free.names.insert(name.clone());
             }
         }
     }
@@ -145,11 +151,12 @@ impl Queue {
         if self.free.names.is_empty() {
             self.free.served = None;
         }
-        let (many, room) = (self.entries.len(), self.entries.capacity());
-        if room > SPARE_ENTRIES_MAX && many < room / 8 {
-            self.entries.shrink_to(2 * many);
+        if self.entries.is_sparse() {
+            let moved = self.entries.compact();
+            self.held.iter_mut().for_each(|slot| *slot = moved[slot]);
+            self.held.shrink_to_fit();
         }
-        many == 0
+        self.entries.len() == 0
     }
 
     /// Makes one of its groups empty.
@@ -176,11 +183,15 @@ impl Queue {
         prefix: &'a [u8],
         after: Option<&'a [u8]>,
     ) -> impl Iterator<Item = (&'a Name, &'a Row)> {
-        let named = |names: &'a BTreeSet<Name>| {
-            names.range::<[u8], _>(names::from(prefix, after)).take_while(|name| name.as_bytes().starts_with(prefix))
-        };
-        let free = (kind == Kind::Queue).then(|| named(&self.free.names));
-        let names = merged(free.into_iter().flatten(), named(&self.held));
+        let free = (kind == Kind::Queue).then(|| {
+            let free = self.free.names.range::<[u8], _>(names::from(prefix, after));
+            free.take_while(move |name| name.as_bytes().starts_with(prefix))
+        });
+        let is_asked = |name: &[u8]| name.starts_with(prefix) && after.is_none_or(|after| name > after);
+        let held = self.held.iter().map(|slot| &self.entries.at(*slot).0);
+        let mut held: Vec<&Name> = held.filter(|name| is_asked(name.as_bytes())).collect();
+        held.sort_unstable();
+        let names = merged(free.into_iter().flatten(), held.into_iter());
         names.filter_map(move |name| Some((name, self.entries.get(name)?.row(kind)?)))
     }
 }
@@ -241,6 +252,40 @@ mod tests {
     fn lanes_take_turns_however_many_rows_each_has() {
         let order = turns(&["lane-aaa1", "lane-aaa2", "lane-aaa3", "lane-bbb1", "lane-ccc1", "lane-ccc2"]);
         assert_eq!(order, "lane-aaa1 lane-bbb1 lane-ccc1 lane-aaa2 lane-ccc2 lane-aaa3");
+    }
+
+    #[test]
+    fn claims_are_walked_in_order_however_they_came_and_went() {
+        let (mut queue, name) = (Queue::default(), |n: usize| Name::new(format!("{n:03}")));
+        for n in (0..40).rev() {
+            queue.put(Kind::Queue, &name(n), Row::new("ready"));
+            queue.put(Kind::Claims, &name(n), Row::new("fence"));
+        }
+        (0..40).step_by(3).for_each(|n| assert!(queue.delete(Kind::Claims, &name(n)).is_some()));
+        assert!(!queue.rest());
+        let walk = |kind, prefix: &[u8], after: Option<&[u8]>| {
+            queue.rows(kind, prefix, after).map(|(name, _)| name.clone()).collect::<Vec<_>>()
+        };
+        let held: Vec<Name> = (0..40).filter(|n| n % 3 != 0).map(name).collect();
+        assert_eq!(walk(Kind::Claims, b"", None), held);
+        assert_eq!(walk(Kind::Claims, b"02", Some(b"024")), [25, 26, 28, 29].map(name));
+        assert_eq!(walk(Kind::Queue, b"", None), (0..40).map(name).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_queue_that_shrank_keeps_its_claims() {
+        let (mut queue, name) = (Queue::default(), |n: u32| Name::new(n.to_be_bytes()));
+        for n in 0..5000 {
+            queue.put(Kind::Queue, &name(n), Row::new("ready"));
+            queue.put(Kind::Claims, &name(n), Row::new("fence"));
+        }
+        (0..4990).for_each(|n| {
+            queue.delete(Kind::Claims, &name(n));
+            queue.delete(Kind::Queue, &name(n));
+        });
+        assert!(!queue.rest());
+        (4990..5000).rev().for_each(|n| assert!(queue.delete(Kind::Claims, &name(n)).is_some()));
+        assert_eq!(queue.next_in_turn(), Some(&name(4990)));
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! The rows of one shard. Every change goes through `set` and `clear`, which keep the free rows of queues in step with
 //! the rows they are derived from; `rest` tells a changed queue that the batch ends.
 
-use super::{hash::Hashing, names, queues::Queue};
+use super::{names, queues::Queue, slots::Slots};
 use crate::records::{Page, Position, Scan};
 use onceflow_core::{Group, Key, Kind, Name, Row, limits};
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     ops::Bound,
 };
 
@@ -13,12 +13,14 @@ pub(super) type Rows = BTreeMap<Name, Row>;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct ShardState {
-    /// Groups of plain rows; none is empty. Found by hash, because a batch looks its run up a dozen times.
-    groups: HashMap<Group, Rows, Hashing>,
+    /// Groups of plain rows; none is empty.
+    groups: Slots<Group, Rows>,
     /// The same groups in order, for walking them.
     order: BTreeSet<Group>,
     /// Queues with their claims and deadlines, by their group's id.
-    queues: BTreeMap<Name, Queue>,
+    queues: Slots<Name, Queue>,
+    /// The ids of the queues in order, for walking them.
+    queue_order: BTreeSet<Name>,
     pub(super) enabled_at: Position,
 }
 
@@ -33,7 +35,7 @@ impl ShardState {
     #[cfg(feature = "testing")]
     pub(super) fn each_row(&self, mut tell: impl FnMut(Key, &Row)) {
         let kinds = [Kind::Queue, Kind::Claims, Kind::Deadlines];
-        let queues = self.queues.keys().flat_map(|queue| kinds.map(|kind| Group::of_kind(kind, queue)));
+        let queues = self.queue_order.iter().flat_map(|queue| kinds.map(|kind| Group::of_kind(kind, queue)));
         for group in self.order.iter().cloned().chain(queues) {
             for (name, row) in self.page(&group, b"", None, usize::MAX).rows {
                 tell(group.key(name), &row);
@@ -42,7 +44,8 @@ impl ShardState {
     }
 
     pub(super) fn each_claim(&self, mut tell: impl FnMut(&Name, &Name, &Row, Option<&Row>)) {
-        for (id, queue) in &self.queues {
+        for id in &self.queue_order {
+            let queue = self.walked_queue(id);
             for (name, fence) in queue.rows(Kind::Claims, b"", None) {
                 tell(id, name, fence, queue.get(Kind::Deadlines, name));
             }
@@ -66,14 +69,14 @@ impl ShardState {
     /// Makes a row hold this, or be gone. If it is a queue's, [`rest`](Self::rest) is to be called before anyone looks.
     pub(super) fn set(&mut self, key: &Key, row: Option<Row>) -> Option<Row> {
         match (key.group.kind(), row) {
-            (Kind::Rows, Some(row)) => match self.groups.get_mut(&key.group) {
-                Some(rows) => rows.insert(key.name.clone(), row),
-                None => {
-                    self.groups.insert(key.group.clone(), Rows::from([(key.name.clone(), row)]));
-                    self.order.insert(key.group.clone());
-                    None
-                }
-            },
+            (Kind::Rows, Some(row)) => {
+                let Self { groups, order, .. } = self;
+                let slot = groups.find_or_insert(&key.group, || {
+                    order.insert(key.group.clone());
+                    Rows::new()
+                });
+                groups.at_mut(slot).insert(key.name.clone(), row)
+            }
             (Kind::Rows, None) => self.remove(key),
             (kind, Some(row)) => self.queue(&key.group).put(kind, &key.name, row),
             (kind, None) => self.queues.get_mut(key.group.id_name())?.delete(kind, &key.name),
@@ -89,17 +92,33 @@ impl ShardState {
         old
     }
 
+    /// The rows of a group that stands in the order.
+    fn walked_group(&self, group: &Group) -> &Rows {
+        self.groups.get(group).expect("the order holds all groups of plain rows and no others")
+    }
+
     fn remove_group(&mut self, group: &Group) -> Option<Rows> {
         self.order.remove(group);
-        self.groups.remove(group)
+        let rows = self.groups.remove(group);
+        if self.groups.is_sparse() {
+            self.groups.compact();
+        }
+        rows
     }
 
     /// The queue that a group is, or is the claims or deadlines of.
     fn queue(&mut self, group: &Group) -> &mut Queue {
-        if !self.queues.contains_key(group.id_name()) {
-            self.queues.insert(group.id_name().clone(), Queue::default());
-        }
-        self.queues.get_mut(group.id_name()).expect("it was put there just now")
+        let Self { queues, queue_order, .. } = self;
+        let slot = queues.find_or_insert(group.id_name(), || {
+            queue_order.insert(group.id_name().clone());
+            Queue::default()
+        });
+        queues.at_mut(slot)
+    }
+
+    /// The queue with an id that stands in the order.
+    fn walked_queue(&self, id: &Name) -> &Queue {
+        self.queues.get(id).expect("the order holds the ids of all queues and no others")
     }
 
     /// Makes a group empty, as [`ShardState::set`] does a row.
@@ -129,6 +148,10 @@ impl ShardState {
             && queue.rest()
         {
             self.queues.remove(group.id_name());
+            self.queue_order.remove(group.id_name());
+            if self.queues.is_sparse() {
+                self.queues.compact();
+            }
         }
     }
 
@@ -159,14 +182,14 @@ impl ShardState {
         // Plain groups sort before queues.
         let from = after.map_or(Bound::Unbounded, |key| Bound::Included(&key.group));
         for group in self.order.range((from, Bound::Unbounded)) {
-            if !some(group, &mut under(&self.groups[group], b"", within(group))) {
+            if !some(group, &mut under(self.walked_group(group), b"", within(group))) {
                 return;
             }
         }
         let queue = after.filter(|key| key.group.kind() == Kind::Queue).map(|key| key.group.id());
         let from = queue.map_or(Bound::Unbounded, Bound::Included);
-        for (id, queue) in self.queues.range::<[u8], _>((from, Bound::Unbounded)) {
-            let group = Group::queue(id);
+        for id in self.queue_order.range::<[u8], _>((from, Bound::Unbounded)) {
+            let (group, queue) = (Group::queue(id), self.walked_queue(id));
             if !some(&group, &mut queue.rows(Kind::Queue, b"", within(&group))) {
                 return;
             }

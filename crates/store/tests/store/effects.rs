@@ -1,8 +1,8 @@
 //! The effects of a batch, replayed elsewhere, give the same durable rows. A log relies on it.
 
 use onceflow_store::{
-    Position,
-    core::{Group, Key, Row, Shard, Timestamp, row::bitmap},
+    CommitResult, Position,
+    core::{Batch, Group, Key, Op, Row, Shard, Timestamp, batch::Invalid, row::bitmap},
     state::{Effects, StoreState},
     testing::oracle::script,
 };
@@ -73,6 +73,48 @@ fn replayed_effects_give_the_same_lasting_rows() {
             assert_eq!(again.durable_bytes(), state.durable_bytes(), "seed {seed}, batch {n}");
         }
     }
+}
+
+/// These operations in a batch that uses up a permission, so that it may be repeated.
+fn once(ops: Vec<Op>) -> Batch {
+    let (permission, mut batch) = (Group::rows("permissions").key("once"), Batch::new(Shard(0)));
+    batch.require_absent(permission.clone()).put(permission, Row::new("used"));
+    batch.ops.extend(ops);
+    batch
+}
+
+/// An arrival at a step with one input is a bitmap of one bit: it fires and is no row, whatever else the batch does to it.
+#[test]
+fn a_bitmap_of_one_bit_fires_as_often_as_its_row_would_and_is_logged_only_if_it_was_there() {
+    let group = Group::rows("run");
+    let (bits, then) = (group.key("bits"), group.key("then"));
+    let arrive =
+        || Op::SetBit { key: bits.clone(), bit: 0, of: 1, when_full: vec![Op::Put(then.clone(), Row::new("1"))] };
+    let put = || Op::Put(bits.clone(), Row::new("other"));
+    let cases: [(Vec<Op>, usize, usize); 6] = [
+        (vec![arrive()], 1, 1),
+        (vec![arrive(), arrive()], 1, 2),
+        (vec![Op::Delete(bits.clone()), arrive()], 1, 2),
+        (vec![arrive(), Op::Delete(bits.clone())], 0, 1),
+        (vec![arrive(), Op::DeleteGroup(group.clone())], 0, 1),
+        (vec![arrive(), put()], 0, 1),
+    ];
+    for (at, (ops, fired, told)) in cases.into_iter().enumerate() {
+        let (mut state, mut log) = (StoreState::new(), Log::default());
+        let (outcome, _) = state.apply(&once(ops), AT, &mut log).unwrap();
+        let CommitResult::Applied(committed) = outcome else { panic!("case {at} was refused") };
+        assert_eq!(committed.fired.len(), fired, "case {at}");
+        assert_eq!(state.get(Shard(0), &then).is_some(), fired > 0, "case {at}");
+        let effects = log.0.iter().filter(|effect| !matches!(effect, Effect::Shard(_))).count();
+        assert_eq!(effects, told + 1, "case {at}: its own, and the permission that it uses up");
+    }
+    let mut state = StoreState::new();
+    state.set(Shard(0), &bits, Some(Row::new("no bitmap")));
+    let refused = state.apply(&once(vec![arrive()]), AT, &mut Log::default());
+    assert!(
+        matches!(refused, Err(Invalid::WrongContent { .. })),
+        "the row that is there is no bitmap of one bit: {refused:?}"
+    );
 }
 
 #[test]

@@ -107,10 +107,9 @@ impl Book {
         }
     }
 
-    /// Applies a checked batch, if it can be written.
-    pub(super) fn attempt(&mut self, batch: &Batch, world: Timestamp) -> Result<Attempt, Error> {
+    /// Applies a checked batch, if it can be written. `needed` is [`Book::needed`] of it, found before the lock was taken.
+    pub(super) fn attempt(&mut self, batch: &Batch, needed: u64, world: Timestamp) -> Result<Attempt, Error> {
         self.is_open()?;
-        let needed = Book::needed(batch);
         if needed > self.room {
             self.wanted = self.wanted.max(needed);
             return Ok(Attempt::NoRoom);

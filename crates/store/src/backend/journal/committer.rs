@@ -2,6 +2,9 @@
 //! sync serves all callers that wait for it, so nothing needs tuning. Batches that no caller waits for are written at
 //! once too, so that they outlive the process, and are synced with the next group that a caller waits for.
 //!
+//! Space is prepared, and the next segment made, while callers still have room in this one; so that this takes no longer
+//! than they have room, frames that no caller waits for are synced too when [`UNSYNCED_BYTES_MAX`] of them are written.
+//!
 //! A failed write or sync ends the journal: which bytes reached the disk is not known, and a retry would not tell.
 
 use super::{
@@ -27,6 +30,10 @@ pub(super) const SNAPSHOT_LOG_BYTES_MIN: u64 = 12 << 20;
 pub(super) const COMPACT_LOG_BYTES_MIN: u64 = 512 << 10;
 const COMPACT_LIVE_TIMES: u64 = 4;
 
+/// Frames that no caller waits for are synced when so many bytes of them are written: the sync at the end of a segment
+/// keeps callers waiting that find no room meanwhile.
+const UNSYNCED_BYTES_MAX: u64 = 1 << 20;
+
 pub(super) struct Committer {
     inner: Arc<Inner>,
     segment: Segment,
@@ -34,6 +41,8 @@ pub(super) struct Committer {
     /// Up to where the disk has everything, whatever happens.
     synced: Position,
     log_bytes: u64,
+    /// Bytes written since the last sync.
+    unsynced_bytes: u64,
     spare: Vec<u8>,
 }
 
@@ -45,7 +54,7 @@ impl Committer {
         synced: Position,
         log_bytes: u64,
     ) -> Self {
-        Committer { inner, segment, marker, synced, log_bytes, spare: Vec::new() }
+        Committer { inner, segment, marker, synced, log_bytes, unsynced_bytes: 0, spare: Vec::new() }
     }
 
     /// Works until the journal is closed or the disk fails.
@@ -77,20 +86,24 @@ impl Committer {
         let head = FrameHeader { kind: FrameKind::Group, first, last, durable: self.synced };
         head.finish(time, &mut frame);
         self.segment.append(&frame)?;
+        self.unsynced_bytes += frame.len() as u64;
         match self.inner.options.durability {
             Durability::Flushed => self.tell_secured(last),
-            Durability::Synced if self.inner.durable.is_awaited() => self.sync(last)?,
+            Durability::Synced if self.inner.durable.is_awaited() || self.unsynced_bytes >= UNSYNCED_BYTES_MAX => {
+                self.sync(last)?;
+            }
             Durability::Synced => lock(&self.inner.book).written(),
         }
         self.log_bytes += frame.len() as u64;
         self.spare = frame;
-        self.keep_room();
-        self.start_snapshot_if_due()
+        // A snapshot begins a new segment, which has room.
+        self.start_snapshot_if_due()?;
+        self.keep_room()
     }
 
     fn sync(&mut self, last: Position) -> io::Result<()> {
         self.segment.sync()?;
-        self.synced = last;
+        (self.synced, self.unsynced_bytes) = (last, 0);
         // Losing the marker loses no batch, only the certainty that a torn last group was torn.
         if let Err(error) = self.marker.write_at(&super::format::encode_marker(last), 0) {
             tracing::warn!(%error, "the journal's durable marker could not be written");
@@ -104,15 +117,26 @@ impl Committer {
         self.inner.durable.raise(reached);
     }
 
-    /// Prepares space before a caller has to wait for it. If that fails, the caller that needs it gets the error.
-    fn keep_room(&mut self) {
-        let stride = self.segment.stride();
-        if self.segment.room() < stride / 2
-            && self.segment.used() + self.segment.room() < SEGMENT_BYTES
-            && self.segment.prepare(stride).is_ok()
-        {
-            self.tell_room();
+    /// Prepares space, in this segment or the next, before a caller has to wait for it. If there is none, the caller that
+    /// needs it gets the error.
+    fn keep_room(&mut self) -> io::Result<()> {
+        let (stride, room) = (self.segment.stride(), self.segment.room());
+        // A busy log has a whole stride left when the next is prepared; the first bytes of a new store cost less.
+        let room_min = if stride == PREPARE_BYTES { stride } else { stride / 2 };
+        if room >= room_min {
+            return Ok(());
         }
+        let grown = match self.segment.used() + room < SEGMENT_BYTES {
+            true => self.segment.prepare(stride).map_err(NotCreated::NoTrace),
+            // Whatever is let in meanwhile is let in against the old segment's room, so the new one has no less.
+            false => self.rotate(room.max(PREPARE_BYTES)),
+        };
+        match grown {
+            Ok(()) => self.tell_room(),
+            Err(NotCreated::NoTrace(error)) => tracing::debug!(%error, "failed to prepare space ahead of the log"),
+            Err(NotCreated::Unclear(error)) => return Err(error),
+        }
+        Ok(())
     }
 
     /// Prepares space that callers wait for, or tells them that there is none.

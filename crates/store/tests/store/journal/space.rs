@@ -84,6 +84,29 @@ async fn the_largest_batch_fits() {
 }
 
 #[tokio::test]
+async fn a_log_that_nobody_waits_for_goes_on_in_further_segments_and_is_synced_on_the_way() {
+    const ROW_BYTES: usize = 200_000;
+    const ROWS: usize = 40 << 20 >> 17;
+    let disk = Disk::new();
+    let options = Options { snapshot_log_bytes_min: u64::MAX, ..Options::default() };
+    let (journal, _) = open(&disk, options.clone()).unwrap();
+    for count in 0..ROWS {
+        let mut batch = Batch::new(SHARD);
+        batch.put(key(&format!("{}", count % 3)), Row::from(vec![count as u8; ROW_BYTES]));
+        assert!(journal.commit(batch).await.unwrap().is_applied());
+    }
+    let last = journal.position();
+    journal.durable(last).await.unwrap();
+    let names = disk.names();
+    let sizes: Vec<_> =
+        names.iter().filter(|name| name.starts_with("log-")).map(|name| disk.read(name).len()).collect();
+    assert!(sizes.len() >= 3, "{sizes:?}");
+    assert!(sizes.iter().all(|bytes| *bytes < 19 << 20), "{sizes:?}");
+    let (reopened, _) = open(&disk.after_power_cut(1), options).unwrap();
+    assert_eq!(rows(&reopened.state()), rows(&journal.state()));
+}
+
+#[tokio::test]
 async fn a_store_that_was_emptied_keeps_hardly_any_log_when_it_is_closed() {
     let disk = Disk::new();
     let (journal, _) = open(&disk, Options::default()).unwrap();

@@ -21,16 +21,16 @@ use std::{
 const SPACE_BYTES: u64 = 64 << 20;
 
 /// A log and the thread that writes it.
-pub(crate) struct BareLog {
+pub struct BareLog {
     shared: Arc<Shared>,
     writer: Option<JoinHandle<io::Result<Totals>>>,
 }
 
 /// What the writer did in all.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Totals {
-    pub(crate) bytes: u64,
-    pub(crate) syncs: u64,
+pub struct Totals {
+    pub bytes: u64,
+    pub syncs: u64,
 }
 
 struct Shared {
@@ -51,7 +51,7 @@ struct Group {
 
 impl BareLog {
     /// A log in a new file.
-    pub(crate) fn create(path: &Path) -> io::Result<BareLog> {
+    pub fn create(path: &Path) -> io::Result<BareLog> {
         let file = fs::File::options().read(true).write(true).create_new(true).open(path)?;
         prepare(&file, 0, SPACE_BYTES)?;
         file.sync_all()?;
@@ -66,7 +66,7 @@ impl BareLog {
 
     /// Appends a record and ends when it is durable. To be awaited by one task from its beginning to its end: the waker of
     /// the first poll is the one that is called.
-    pub(crate) async fn append(&self, record: &[u8]) {
+    pub async fn append(&self, record: &[u8]) {
         let mut group = None;
         poll_fn(|context| match group {
             None => {
@@ -80,7 +80,7 @@ impl BareLog {
     }
 
     /// Writes what is left and ends.
-    pub(crate) fn close(mut self) -> io::Result<Totals> {
+    pub fn close(mut self) -> io::Result<Totals> {
         self.shared.lock().closing = true;
         self.shared.arrived.notify_one();
         let writer = self.writer.take().expect("closed once");
@@ -138,7 +138,7 @@ impl Shared {
 }
 
 /// Writes zeros, as the journal prepares its space.
-pub(crate) fn prepare(file: &fs::File, from: u64, to: u64) -> io::Result<()> {
+pub fn prepare(file: &fs::File, from: u64, to: u64) -> io::Result<()> {
     static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
     let mut at = from;
     while at < to {

@@ -1,27 +1,44 @@
 //! The flows that are measured: chains, an each over a chain, a loop; and their tasks, which do next to nothing.
 
 use bytes::Bytes;
-use onceflow_core::model::{Connection, Effect, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::ModuleKind};
+use onceflow_core::model::{
+    Connection, Effect, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::ModuleKind,
+};
 use onceflow_engine::task::{Attempt, Body, Data, Step, Tasks};
 use std::{
     sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
+use tokio::sync::oneshot;
 
-/// How often bodies ran, and when the first one did, for whoever wants to know how far a run is.
-pub(crate) struct Count {
+/// Counts how often bodies ran, when the first one did, and, on request, when each did.
+pub struct Count {
     ran: AtomicU64,
     since: Instant,
     /// Nanoseconds after `since`; 0 if none ran since it was last asked for.
     first_ns: AtomicU64,
+    /// The time of each body, if they are kept.
+    times: Mutex<Option<Vec<Instant>>>,
+    keeps_times: AtomicBool,
+    /// Bodies that are held, so that a caller can see how many run at a time.
+    held: Mutex<Option<Vec<oneshot::Sender<()>>>>,
+    holds: AtomicBool,
 }
 
 impl Count {
-    pub(crate) fn new() -> Arc<Count> {
-        Arc::new(Count { ran: AtomicU64::new(0), since: Instant::now(), first_ns: AtomicU64::new(0) })
+    pub fn new() -> Arc<Count> {
+        Arc::new(Count {
+            ran: AtomicU64::new(0),
+            since: Instant::now(),
+            first_ns: AtomicU64::new(0),
+            times: Mutex::default(),
+            keeps_times: AtomicBool::new(false),
+            held: Mutex::default(),
+            holds: AtomicBool::new(false),
+        })
     }
 
     fn one(&self) {
@@ -29,17 +46,67 @@ impl Count {
         if self.first_ns.load(Relaxed) == 0 {
             self.first_ns.store(self.since.elapsed().as_nanos() as u64, Relaxed);
         }
+        if self.keeps_times.load(Relaxed)
+            && let Some(times) = &mut *lock(&self.times)
+        {
+            times.push(Instant::now());
+        }
+    }
+
+    /// Keeps the time of each body from now on.
+    pub fn keep_times(&self) {
+        *lock(&self.times) = Some(Vec::new());
+        self.keeps_times.store(true, Relaxed);
+    }
+
+    /// The times between bodies that followed each other, in microseconds, since [`Count::keep_times`].
+    pub fn gaps_us(&self) -> Vec<f64> {
+        self.keeps_times.store(false, Relaxed);
+        let times = lock(&self.times).take().unwrap_or_default();
+        times.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64() * 1e6).collect()
+    }
+
+    /// Holds every body that starts from now on, until [`Count::release`].
+    pub fn hold(&self) {
+        *lock(&self.held) = Some(Vec::new());
+        self.holds.store(true, Relaxed);
+    }
+
+    /// How many bodies are held.
+    pub fn held(&self) -> usize {
+        lock(&self.held).as_ref().map_or(0, Vec::len)
+    }
+
+    /// Lets all held bodies go on, and holds none any more.
+    pub fn release(&self) {
+        self.holds.store(false, Relaxed);
+        *lock(&self.held) = None;
+    }
+
+    /// The end of holding, if bodies are held.
+    fn until_released(&self) -> Option<oneshot::Receiver<()>> {
+        if !self.holds.load(Relaxed) {
+            return None;
+        }
+        let mut held = lock(&self.held);
+        let (release, released) = oneshot::channel();
+        held.as_mut()?.push(release);
+        Some(released)
     }
 
     /// How often bodies ran.
-    pub(crate) fn ran(&self) -> u64 {
+    pub fn ran(&self) -> u64 {
         self.ran.load(Relaxed)
     }
 
     /// When the first body ran since this was asked last.
-    pub(crate) fn first(&self) -> Instant {
+    pub fn first(&self) -> Instant {
         self.since + Duration::from_nanos(self.first_ns.swap(0, Relaxed))
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("nobody panics with this lock")
 }
 
 /// Gives what it gets.
@@ -48,7 +115,12 @@ struct Noop(Arc<Count>);
 impl Body for Noop {
     fn start(&self, _: Step, inputs: Vec<Data>) -> Attempt {
         self.0.one();
-        Attempt::Done(Ok(inputs))
+        let Some(released) = self.0.until_released() else { return Attempt::Done(Ok(inputs)) };
+        Attempt::Async(Box::pin(async move {
+            // The sender is dropped, never used.
+            let _ = released.await;
+            Ok(inputs)
+        }))
     }
 }
 
@@ -68,14 +140,14 @@ impl Body for Next {
 }
 
 /// A whole number, as MessagePack.
-pub(crate) fn int(n: i64) -> Data {
+pub fn int(n: i64) -> Data {
     let mut bytes = vec![0xd3];
     bytes.extend_from_slice(&n.to_be_bytes());
     Data::Bytes(Bytes::from(bytes))
 }
 
 /// Reads what [`int`] made.
-pub(crate) fn as_int(data: &Data) -> i64 {
+pub fn as_int(data: &Data) -> i64 {
     match data {
         Data::Bytes(bytes) => bytes.get(1..9).map_or(-1, |n| i64::from_be_bytes(n.try_into().expect("eight bytes"))),
         Data::List(_) | Data::File(_) | Data::None => -1,
@@ -83,7 +155,7 @@ pub(crate) fn as_int(data: &Data) -> i64 {
 }
 
 /// A task that does nothing: pure, so that it may be fused, or as by default.
-pub(crate) fn noop(pure: bool) -> TaskSpec {
+pub fn noop(pure: bool) -> TaskSpec {
     let name = if pure { "pure" } else { "noop" };
     let mut spec = TaskSpec::new(name, vec![Port::new("x", Type::Int)], vec![Port::new("out", Type::Int)]);
     if pure {
@@ -98,7 +170,7 @@ fn next() -> TaskSpec {
 }
 
 /// All tasks; a loop ends at `until`.
-pub(crate) fn tasks(count: &Arc<Count>, until: i64) -> Tasks {
+pub fn tasks(count: &Arc<Count>, until: i64) -> Tasks {
     let mut tasks = Tasks::new();
     tasks.add(noop(false), Arc::new(Noop(count.clone())));
     tasks.add(noop(true), Arc::new(Noop(count.clone())));
@@ -107,7 +179,7 @@ pub(crate) fn tasks(count: &Arc<Count>, until: i64) -> Tasks {
 }
 
 /// `steps` tasks one after the other, from `x` to `y`.
-pub(crate) fn chain(steps: usize, pure: bool) -> Graph {
+pub fn chain(steps: usize, pure: bool) -> Graph {
     let mut graph = numbers("x", "y", Type::Int);
     for at in 0..steps {
         let name = format!("f{at}");
@@ -120,7 +192,7 @@ pub(crate) fn chain(steps: usize, pure: bool) -> Graph {
 }
 
 /// Each of `xs` through a chain.
-pub(crate) fn each(steps: usize, pure: bool) -> Graph {
+pub fn each(steps: usize, pure: bool) -> Graph {
     let mut graph = numbers("xs", "ys", Type::List(Box::new(Type::Int)));
     let over = vec![String::from("x")];
     let body = ModuleKind::Each { body: chain(steps, pure), over, concurrency: None };
@@ -131,7 +203,7 @@ pub(crate) fn each(steps: usize, pure: bool) -> Graph {
 }
 
 /// Counts from `x` until the task says that it is enough.
-pub(crate) fn count_up() -> Graph {
+pub fn count_up() -> Graph {
     let mut body = numbers("x", "y", Type::Int);
     body.outputs.push(Port::new("more", Type::Bool));
     body.modules.push(module("next", ModuleKind::Task(next().into())));
@@ -148,7 +220,7 @@ pub(crate) fn count_up() -> Graph {
 }
 
 /// A library of one flow, `main`.
-pub(crate) fn library(graph: Graph) -> Library {
+pub fn library(graph: Graph) -> Library {
     Library { flows: [(String::from("main"), graph)].into() }
 }
 
@@ -169,6 +241,6 @@ fn end(module: Option<&str>, port: &str) -> Endpoint {
 }
 
 /// A list of whole numbers.
-pub(crate) fn int_list(n: usize) -> Data {
+pub fn int_list(n: usize) -> Data {
     Data::List((0..n as i64).map(int).collect())
 }
