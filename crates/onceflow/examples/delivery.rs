@@ -17,8 +17,8 @@ fn release(lifts: &Lifts) -> Scope<(BufferKey<u64>,), ()> {
     let build = Scope::build(|s| {
         let release = s.start().map(move |(reserved,): (BufferKey<u64>,)| {
             for lift in reserved.drain() {
-                lifts.lock().expect("no panic").retain(|other| *other != lift);
                 println!("  lift {lift} is released");
+                lifts.lock().expect("no panic").retain(|other| *other != lift);
             }
         });
         release.terminate(s);
