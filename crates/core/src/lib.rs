@@ -16,6 +16,7 @@
 //! | [`payload`] | the values that travel along connections |
 //! | [`protocol`] | the batch of every commit, delivery, opening and ending |
 //! | [`value`] | values, the edges that keep them alive, and changes to both |
+//! | [`scope`] | reactive regions: one pure machine for sessions, buffers, cancellation and cleanup |
 //! | [`time`] | points on the store's clock |
 //! | [`limits`] | every bound, with its reason |
 
@@ -34,6 +35,7 @@ pub mod plan;
 pub mod protocol;
 pub mod queue;
 pub mod row;
+pub mod scope;
 mod seams;
 pub mod time;
 pub mod value;

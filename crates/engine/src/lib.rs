@@ -17,6 +17,7 @@
 //! | `signals` | signals between the parts of an engine |
 //! | `data` | converts between the data of tasks and the payloads of rows |
 //! | `tx` | a flow's own rows, and its outbox |
+//! | [`scope`] | sessions of light scopes, in memory |
 //! | [`events`] | events of runs, in order |
 
 #![forbid(unsafe_code)]
@@ -32,6 +33,7 @@ mod options;
 mod perform;
 mod resources;
 mod runs;
+pub mod scope;
 mod seams;
 mod shared;
 mod signals;

@@ -61,6 +61,7 @@
 //! | flows as functions, flows as values, flows that call themselves | [`macro@flow`], [`Flow`], [`FlowRef`] |
 //! | errors that are final | [`fatal`], [`not_done`] |
 //! | starting, resuming, waiting, stopping | [`Engine`], [`Start`], [`Run`] |
+//! | reactive regions: messages, buffers, cleanup | [`scope`] |
 //! | failures, and the events of runs | [`Error`], [`Summary`], [`RunStatus`], [`Event`] |
 
 #![forbid(unsafe_code)]
@@ -75,6 +76,7 @@ mod error;
 pub mod flow;
 pub mod port;
 mod run;
+pub mod scope;
 pub mod task;
 pub mod value;
 
@@ -191,6 +193,8 @@ mod pages {
     struct Readme;
     #[doc = include_str!("../../../docs/book/src/rust.md")]
     struct Rust;
+    #[doc = include_str!("../../../docs/book/src/scopes.md")]
+    struct Scopes;
     #[doc = include_str!("../../../docs/book/src/guarantees.md")]
     struct Guarantees;
     #[doc = include_str!("../../../docs/book/src/coming-from.md")]

@@ -2,4 +2,5 @@
 
 mod model;
 mod protocol;
+mod scope;
 mod tidy;

@@ -54,6 +54,25 @@ fn the_saga_undoes_what_it_did_once_each() {
 }
 
 #[test]
+fn a_delivery_releases_its_lift_whatever_happens() {
+    let lines = run("delivery", None);
+    let expected = [
+        "delivery to floor 3",
+        "  lift 3 is reserved",
+        "  lift 3 is released",
+        "delivery to floor 12",
+        "  lift 12 is reserved",
+        "  lift 12 is released",
+        "at floor 3 by lift 3",
+        "cancelled at drive: failed: floor 12 is blocked",
+        "  lift 5 is reserved",
+        "  lift 5 is released",
+        "nothing is reserved",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
 fn fibonacci_loops() {
     assert_eq!(run("fibonacci", None), ["fibonacci(50) = 12586269025"]);
 }

@@ -5,5 +5,6 @@ mod compile_fail;
 mod examples;
 mod graphs;
 mod run;
+mod scope;
 mod support;
 mod values;

@@ -1,0 +1,8 @@
+//! Light scopes: cleanup, cancellation, reachability, buffers, gates, streams, delivery.
+
+mod cancel;
+mod cleanup;
+mod delivery;
+mod messages;
+mod soak;
+mod support;
