@@ -17,7 +17,7 @@ use crate::{
     block::RecordBlock, error::StreamError, event_time::EventTime, identity::Stamp, pipeline::source::SourceProgram,
     seams,
 };
-use onceflow_core::{Batch, Name, Row, Shard, limits::BATCH_OPS_MAX, limits::GET_KEYS_MAX};
+use onceflow_core::{Batch, Name, Row, Shard, limits::GET_KEYS_MAX};
 use onceflow_store::{CommitResult, Position, records::Scan};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -29,6 +29,10 @@ pub(crate) const SHARD: Shard = Shard(0);
 
 /// Bytes of output after which a bundle takes no further record.
 pub(super) const BUNDLE_BYTES: usize = 1 << 20;
+
+/// Rows of state that one bundle changes, also where the store would take more: a batch of rows of some hundred bytes
+/// each must stay within the bytes of a batch.
+const STATE_ROWS_MAX: usize = 8192;
 
 /// Bytes of output that still fit a batch.
 const BUNDLE_BYTES_MAX: usize = 3 << 20;
@@ -150,7 +154,7 @@ impl Partition {
         let layout = self.layout();
         let blocks: usize = layout.destinations().iter().sum();
         let other = 256 + 2 * blocks + 2 * layout.senders().count();
-        self.runtime.records.batch_ops_hint().min(BATCH_OPS_MAX).saturating_sub(other).max(64)
+        self.runtime.records.batch_limits().ops_max.min(STATE_ROWS_MAX).saturating_sub(other).max(64)
     }
 
     /// Reads the cells that were named and are not in memory.
