@@ -1,0 +1,68 @@
+//! Unbounded data on a store: typed pipelines whose results are right however often their workers are killed.
+//!
+//! A pipeline is planned into a few stages. A stage is divided into partitions; each has one writer, which takes
+//! records, runs the steps of the stage on them, and commits **one batch**: input positions, ids, state, timers, outputs
+//! and watermarks together. Nothing else changes anything, so a crash leaves a bundle done or not begun.
+//!
+//! ```
+//! use onceflow_store::{backend::memory::Memory, world::RealWorld};
+//! use onceflow_stream::{EventTime, FileSink, Generator, Pipeline, combine::Sum, window::Windowing};
+//! use std::sync::Arc;
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let directory = tempfile::tempdir()?;
+//! let pipeline = Pipeline::new("squares");
+//! let numbers = pipeline.source("numbers", Generator::new(100, |n| (n, EventTime(n as i64))));
+//! let sums = numbers
+//!     .key_value("last digit", |n: u64| (n % 10, n * n))
+//!     .combine("sum", Windowing::tumbling(50), Sum::new());
+//! sums.sink("file", FileSink::new(directory.path().join("sums")), |sum, line| {
+//!     line.extend(format!("{} {} {}\n", sum.window.start.0, sum.key, sum.value).bytes());
+//! });
+//! println!("{}", pipeline.explain());
+//! let world = RealWorld::here();
+//! let result = pipeline.run(Arc::new(Memory::new(world.clone())), world).await?;
+//! assert_eq!(result.stages[0].counts.records_in, 100);
+//! # Ok(()) }
+//! ```
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`pipeline`] | streams and steps with their types; sources and sinks |
+//! | [`plan`] | fusion and lifting, with reasons |
+//! | [`window`], [`combine`], [`step`] | windows, triggers, combines, state and timers, joins |
+//! | [`identity`], [`block`], [`catalog`] | ids and stamps of records, blocks of them, the ids that were seen |
+//! | `run` | bundles, commits, claims, the exactly-once way between stages |
+
+#![forbid(unsafe_code)]
+
+pub mod block;
+pub mod catalog;
+pub mod combine;
+mod data;
+mod error;
+mod event_time;
+pub mod identity;
+pub mod pipeline;
+pub mod plan;
+mod run;
+mod seams;
+pub mod step;
+pub mod window;
+
+pub use data::{BadValue, StreamData};
+pub use error::StreamError;
+pub use event_time::EventTime;
+pub use pipeline::{
+    KeyedStream, Pipeline, Stream,
+    sink::{FileSink, SinkChunk, SinkWriter, StdoutSink, StreamSink},
+    source::{FileLines, Generator, NextRecord, SplitReader, StreamSource},
+};
+pub use run::{
+    keys::Station,
+    meta::Counts,
+    options::{EdgeMode, StreamOptions},
+    transport::{MemoryTransport, StreamMessage, Transport},
+    worker::{StageCounts, StreamResult},
+};
+pub use step::{KeyedRecord, PaneResult};

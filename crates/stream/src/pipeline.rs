@@ -1,0 +1,149 @@
+//! Pipelines: typed steps, connected in Rust. A connection of the wrong type does not compile.
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`typed`] | streams and keyed streams, and the steps on them |
+//! | [`source`], [`sink`] | where records come from and go to, with their contracts |
+//! | [`compile`] | planned stages as programs |
+
+mod compile;
+pub mod sink;
+pub mod source;
+mod typed;
+
+use crate::{
+    error::StreamError,
+    plan::{PlanOptions, StepFacts, StepKind, StreamPlan, plan},
+    run::{
+        chain::{AnyPush, StageProgram},
+        options::StreamOptions,
+        transport::{MemoryTransport, Transport},
+        worker::{StreamResult, Worker},
+    },
+};
+use onceflow_store::{BoxFuture, Records, World};
+use sink::StreamSink;
+use source::SourceProgram;
+use std::sync::{Arc, Mutex, PoisonError};
+pub use typed::{KeyedStream, Stream};
+
+/// The work of a step, without its types.
+#[derive(Clone)]
+pub(crate) enum StepWork {
+    Source {
+        splits: u16,
+        open: Arc<dyn Fn(u16, Option<&[u8]>, AnyPush) -> Result<Box<dyn SourceProgram>, StreamError> + Send + Sync>,
+    },
+    Stateless {
+        /// The step, in front of the next one.
+        make: Arc<dyn Fn(AnyPush) -> AnyPush + Send + Sync>,
+        /// The program of a stage that begins with it.
+        program: Arc<dyn Fn(AnyPush) -> Box<dyn StageProgram> + Send + Sync>,
+    },
+    Stateful {
+        /// For each input, the sender in front of the shuffle: edge, lifted.
+        senders: Vec<Arc<dyn Fn(usize, bool) -> AnyPush + Send + Sync>>,
+        program: Arc<dyn Fn(AnyPush, bool) -> Box<dyn StageProgram> + Send + Sync>,
+    },
+    Sink {
+        /// The step that encodes records for the sink of this number.
+        make: Arc<dyn Fn(usize) -> AnyPush + Send + Sync>,
+        program: Arc<dyn Fn(AnyPush) -> Box<dyn StageProgram> + Send + Sync>,
+        sink: Arc<dyn StreamSink>,
+    },
+}
+
+/// A step: the planner's view of it, its work, and what can be done with its output.
+#[derive(Clone)]
+pub(crate) struct StepNode {
+    pub(crate) facts: StepFacts,
+    pub(crate) work: StepWork,
+    pub(crate) fan_out: fn(Vec<AnyPush>) -> AnyPush,
+    /// Sends its output, without a key, on an edge.
+    pub(crate) sender: fn(usize) -> AnyPush,
+}
+
+pub(crate) type Steps = Arc<Mutex<Vec<StepNode>>>;
+
+/// A pipeline: sources, steps and sinks under a name. Running it again under the same name on the same store continues
+/// where it was.
+pub struct Pipeline {
+    name: String,
+    steps: Steps,
+    planning: PlanOptions,
+    options: StreamOptions,
+    transport: Arc<dyn Transport>,
+}
+
+impl Pipeline {
+    /// Creates an empty pipeline.
+    pub fn new(name: impl Into<String>) -> Self {
+        Pipeline {
+            name: name.into(),
+            steps: Steps::default(),
+            planning: PlanOptions::default(),
+            options: StreamOptions::default(),
+            transport: Arc::new(MemoryTransport::default()),
+        }
+    }
+
+    /// Sets how it runs.
+    #[must_use]
+    pub fn options(self, options: StreamOptions) -> Self {
+        Pipeline { options, ..self }
+    }
+
+    /// Sets how it is planned.
+    #[must_use]
+    pub fn planning(self, planning: PlanOptions) -> Self {
+        Pipeline { planning, ..self }
+    }
+
+    /// Sets the way that retry edges take; all workers of the pipeline must share it.
+    #[must_use]
+    pub fn transport(self, transport: Arc<dyn Transport>) -> Self {
+        Pipeline { transport, ..self }
+    }
+
+    /// Returns the stages it runs as, what was lifted and fused, and why not.
+    pub fn explain(&self) -> StreamPlan {
+        let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        plan(&steps.iter().map(|step| step.facts.clone()).collect::<Vec<_>>(), self.planning)
+    }
+
+    /// Runs one worker of the pipeline until its sources have ended and everything is written. Call it several times,
+    /// in one process or several, to have more workers. A pipeline that has ended gives its result again.
+    ///
+    /// # Errors
+    /// If user code panicked, a source or sink failed, or the store is damaged or holds another pipeline of this name.
+    pub fn run(
+        &self,
+        records: Arc<dyn Records>,
+        world: Arc<dyn World>,
+    ) -> BoxFuture<'static, Result<StreamResult, StreamError>> {
+        let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (name, planned) = (self.name.clone(), self.explain());
+        let runtime = compile::compile(name, steps, &planned, self.options, self.transport.clone(), records, world);
+        Box::pin(async move {
+            let runtime = Arc::new(runtime);
+            compile::install(&runtime).await?;
+            Worker::new(runtime).run().await
+        })
+    }
+
+    fn add(&self, step: StepNode) -> usize {
+        add(&self.steps, step)
+    }
+}
+
+/// Adds a step.
+pub(crate) fn add(steps: &Steps, step: StepNode) -> usize {
+    let mut steps = steps.lock().unwrap_or_else(PoisonError::into_inner);
+    steps.push(step);
+    steps.len() - 1
+}
+
+/// The planner's view of a step.
+pub(crate) fn facts(name: &str, kind: StepKind, inputs: Vec<usize>) -> StepFacts {
+    StepFacts { name: name.to_owned(), kind, inputs, is_break: false }
+}

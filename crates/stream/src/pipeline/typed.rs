@@ -1,0 +1,241 @@
+//! Streams with their types.
+
+use super::{
+    Pipeline, StepNode, StepWork, Steps, add, facts,
+    sink::StreamSink,
+    source::{StreamSource, open_split},
+};
+use crate::{
+    combine::Combine,
+    data::{self, StreamData},
+    event_time::EventTime,
+    plan::StepKind,
+    run::{
+        bundle::Bundle,
+        chain::{AnyPush, BoxPush, Each, Last, StageProgram, StatelessProgram, any, fan_out, sender, typed},
+    },
+    step::{
+        KeyedRecord, PaneResult,
+        combine::{CombineProgram, lifted_sender},
+        join::{Join, JoinRange, decode_side},
+        keyed_sender,
+        process::{KeyedProcess, ProcessProgram},
+        session::SessionProgram,
+    },
+    window::Windowing,
+};
+use std::{marker::PhantomData, sync::Arc};
+
+/// A stream of records of one type.
+pub struct Stream<T> {
+    steps: Steps,
+    step: usize,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Stream<T> {
+    fn clone(&self) -> Self {
+        Stream { steps: self.steps.clone(), step: self.step, of: PhantomData }
+    }
+}
+
+/// A stream of records with keys: what follows works on each key apart.
+pub struct KeyedStream<K, V> {
+    keyed: Stream<KeyedRecord<K, V>>,
+}
+
+impl<K, V> Clone for KeyedStream<K, V> {
+    fn clone(&self) -> Self {
+        KeyedStream { keyed: self.keyed.clone() }
+    }
+}
+
+impl Pipeline {
+    /// Adds a source.
+    pub fn source<S: StreamSource>(&self, name: &str, source: S) -> Stream<S::Item> {
+        let (splits, source, own) = (source.splits(), Arc::new(source), name.to_owned());
+        let work = StepWork::Source {
+            splits,
+            open: Arc::new(move |split, position, next| open_split(&*source, &own, split, position, next)),
+        };
+        let (fan_out, sender) = (fan_out::<S::Item> as fn(_) -> _, sender::<S::Item> as fn(_) -> _);
+        let step = self.add(StepNode { facts: facts(name, StepKind::Source, Vec::new()), work, fan_out, sender });
+        Stream { steps: self.steps.clone(), step, of: PhantomData }
+    }
+}
+
+/// The work of a step that remembers nothing, from a function that makes it.
+fn stateless<T: StreamData, U: StreamData, F>(
+    make: impl Fn(BoxPush<U>) -> Each<T, U, F> + Send + Sync + 'static,
+) -> StepWork
+where
+    F: FnMut(&mut Bundle, &mut BoxPush<U>, T, EventTime) + Send + 'static,
+{
+    StepWork::Stateless {
+        make: Arc::new(move |next| any::<T>(make(typed::<U>(next)))),
+        program: Arc::new(|first| Box::new(StatelessProgram(typed::<T>(first))) as Box<dyn StageProgram>),
+    }
+}
+
+impl<T: StreamData> Stream<T> {
+    fn then<U: StreamData>(&self, name: &str, kind: StepKind, inputs: Vec<usize>, work: StepWork) -> Stream<U> {
+        let node = StepNode { facts: facts(name, kind, inputs), work, fan_out: fan_out::<U>, sender: sender::<U> };
+        Stream { steps: self.steps.clone(), step: add(&self.steps, node), of: PhantomData }
+    }
+
+    /// Turns every record into another one.
+    pub fn map<U: StreamData>(&self, name: &str, function: impl Fn(T) -> U + Send + Sync + 'static) -> Stream<U> {
+        self.flat_map(name, move |record| [function(record)])
+    }
+
+    /// Keeps the records for which the function is true.
+    pub fn filter(&self, name: &str, function: impl Fn(&T) -> bool + Send + Sync + 'static) -> Stream<T> {
+        self.flat_map(name, move |record| function(&record).then_some(record))
+    }
+
+    /// Turns every record into any number of others.
+    pub fn flat_map<U: StreamData, I: IntoIterator<Item = U>>(
+        &self,
+        name: &str,
+        function: impl Fn(T) -> I + Send + Sync + 'static,
+    ) -> Stream<U> {
+        let function = Arc::new(function);
+        let work = stateless(move |next| {
+            let function = function.clone();
+            Each::new(next, move |bundle: &mut Bundle, next: &mut BoxPush<U>, record: T, time| {
+                function(record).into_iter().for_each(|record| next.push(bundle, record, time));
+            })
+        });
+        self.then(name, StepKind::Stateless, vec![self.step], work)
+    }
+
+    /// Splits the stream: records for which the function is true, and all others.
+    pub fn split(&self, name: &str, function: impl Fn(&T) -> bool + Send + Sync + 'static) -> (Stream<T>, Stream<T>) {
+        let function = Arc::new(function);
+        let other = function.clone();
+        (
+            self.filter(name, move |record| function(record)),
+            self.filter(&format!("not {name}"), move |record| !other(record)),
+        )
+    }
+
+    /// Starts a stage here: what follows runs apart from what comes before, with its own commits.
+    #[must_use]
+    pub fn break_stage(&self, name: &str) -> Stream<T> {
+        let stream = self.map(name, |record| record);
+        let mut steps = self.steps.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        steps[stream.step].facts.is_break = true;
+        drop(steps);
+        stream
+    }
+
+    /// Reads several streams as one.
+    #[must_use]
+    pub fn merge(&self, name: &str, others: &[Stream<T>]) -> Stream<T> {
+        let inputs = std::iter::once(self.step).chain(others.iter().map(|other| other.step)).collect();
+        let work = stateless(|next| {
+            Each::new(next, |bundle: &mut Bundle, next: &mut BoxPush<T>, record: T, time| {
+                next.push(bundle, record, time);
+            })
+        });
+        self.then(name, StepKind::Merge, inputs, work)
+    }
+
+    /// Gives every record its key.
+    pub fn key_by<K: StreamData>(
+        &self,
+        name: &str,
+        key: impl Fn(&T) -> K + Send + Sync + 'static,
+    ) -> KeyedStream<K, T> {
+        self.key_value(name, move |record| (key(&record), record))
+    }
+
+    /// Turns every record into a key and a value.
+    pub fn key_value<K: StreamData, V: StreamData>(
+        &self,
+        name: &str,
+        function: impl Fn(T) -> (K, V) + Send + Sync + 'static,
+    ) -> KeyedStream<K, V> {
+        let function = Arc::new(function);
+        let work = stateless(move |next| {
+            let function = function.clone();
+            Each::new(next, move |bundle: &mut Bundle, next: &mut BoxPush<KeyedRecord<K, V>>, record: T, time| {
+                let (key, value) = function(record);
+                next.push(bundle, KeyedRecord { key, value }, time);
+            })
+        });
+        KeyedStream { keyed: self.then(name, StepKind::KeyBy, vec![self.step], work) }
+    }
+
+    /// Writes every record to a sink, encoded by a function that appends its bytes.
+    pub fn sink(&self, name: &str, sink: impl StreamSink, encode: impl Fn(&T, &mut Vec<u8>) + Send + Sync + 'static) {
+        let encode = Arc::new(encode);
+        let make = move |at: usize| {
+            let (encode, mut bytes) = (encode.clone(), Vec::new());
+            any::<T>(Last(move |bundle: &mut Bundle, record: T, _| {
+                bytes.clear();
+                encode(&record, &mut bytes);
+                bundle.write(at, &bytes);
+            }))
+        };
+        let work = StepWork::Sink {
+            make: Arc::new(make),
+            program: Arc::new(|first| Box::new(StatelessProgram(typed::<T>(first))) as Box<dyn StageProgram>),
+            sink: Arc::new(sink),
+        };
+        let _end: Stream<T> = self.then(name, StepKind::Sink, vec![self.step], work);
+    }
+}
+
+impl<K: StreamData, V: StreamData> KeyedStream<K, V> {
+    /// Combines the records of each key and window.
+    pub fn combine<C: Combine<In = V>>(
+        &self,
+        name: &str,
+        windowing: Windowing,
+        combine: C,
+    ) -> Stream<PaneResult<K, C::Out>> {
+        windowing.kind.assert_positive();
+        let kind = StepKind::Combine { laws: combine.laws(), windowing };
+        let sending = combine.clone();
+        let sender = move |edge, is_lifted| match is_lifted {
+            true => lifted_sender::<K, C>(sending.clone(), windowing, edge),
+            false => keyed_sender::<K, V>(edge),
+        };
+        let program = move |next: AnyPush, is_lifted| -> Box<dyn StageProgram> {
+            let (combine, next) = (combine.clone(), typed(next));
+            match windowing.kind.merges() {
+                true => Box::new(SessionProgram::<K, C>::new(combine, windowing, next)),
+                false => Box::new(CombineProgram::<K, C>::new(combine, windowing, is_lifted, next)),
+            }
+        };
+        let work = StepWork::Stateful { senders: vec![Arc::new(sender)], program: Arc::new(program) };
+        self.keyed.then(name, kind, vec![self.keyed.step], work)
+    }
+
+    /// Keeps state and timers of one's own per key. `make` makes the process of a partition.
+    pub fn process<P: KeyedProcess<Key = K, In = V>>(
+        &self,
+        name: &str,
+        make: impl Fn() -> P + Send + Sync + 'static,
+    ) -> Stream<P::Out> {
+        let program = move |next: AnyPush, _| -> Box<dyn StageProgram> {
+            Box::new(ProcessProgram::new(make(), |_, value| data::decode(value), typed(next)))
+        };
+        let senders: Vec<Arc<dyn Fn(usize, bool) -> AnyPush + Send + Sync>> =
+            vec![Arc::new(|edge, _| keyed_sender::<K, V>(edge))];
+        let work = StepWork::Stateful { senders, program: Arc::new(program) };
+        self.keyed.then(name, StepKind::Stateful, vec![self.keyed.step], work)
+    }
+
+    /// Joins with another stream of the same keys: every pair of records that `range` lets meet, once.
+    pub fn join<W: StreamData>(&self, name: &str, other: &KeyedStream<K, W>, range: JoinRange) -> Stream<(K, V, W)> {
+        let program = move |next: AnyPush, _| -> Box<dyn StageProgram> {
+            Box::new(ProcessProgram::new(Join::<K, V, W>::new(range), decode_side::<V, W>, typed(next)))
+        };
+        let senders: Vec<Arc<dyn Fn(usize, bool) -> AnyPush + Send + Sync>> =
+            vec![Arc::new(|edge, _| keyed_sender::<K, V>(edge)), Arc::new(|edge, _| keyed_sender::<K, W>(edge))];
+        let work = StepWork::Stateful { senders, program: Arc::new(program) };
+        self.keyed.then(name, StepKind::Stateful, vec![self.keyed.step, other.keyed.step], work)
+    }
+}

@@ -1,0 +1,62 @@
+//! The runtime: partitions of stages on a store.
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`partition`] | one bundle of a partition: input, work, one commit |
+//! | [`input`] | where records come from, and which of them are new |
+//! | [`admission`] | the catalog of ids between stages |
+//! | [`outbox`] | what leaves a commit, and when |
+//! | [`transport`] | the way between partitions that do not share a store |
+//! | [`cells`], [`bundle`], [`chain`] | keyed state, outputs and steps of a bundle under way |
+//! | [`claim`] | who writes a partition |
+//! | [`worker`] | takes partitions and works on them until the pipeline ends |
+//! | [`keys`], [`meta`] | the rows |
+
+pub(crate) mod admission;
+pub(crate) mod bundle;
+pub(crate) mod cells;
+pub(crate) mod chain;
+pub(crate) mod claim;
+pub(crate) mod input;
+pub(crate) mod keys;
+pub(crate) mod layout;
+mod load;
+pub(crate) mod meta;
+pub(crate) mod options;
+pub(crate) mod outbox;
+pub(crate) mod partition;
+pub(crate) mod transport;
+pub(crate) mod worker;
+
+pub(crate) use bundle::KEY_BYTES_MAX;
+
+use crate::{error::StreamError, pipeline::sink::SinkWriter};
+use keys::{Station, StreamKeys};
+use layout::StageLayout;
+use onceflow_store::{Records, World};
+use options::StreamOptions;
+use partition::Program;
+use std::sync::Arc;
+use tokio::sync::Notify;
+use transport::Transport;
+
+/// Makes the program of a partition and the writers of its sinks.
+pub(crate) type BuildProgram =
+    dyn Fn(Station, Option<&[u8]>) -> Result<(Program, Vec<Box<dyn SinkWriter>>), StreamError> + Send + Sync;
+
+/// Everything the partitions of a pipeline share within a process.
+pub(crate) struct Runtime {
+    pub(crate) name: String,
+    pub(crate) records: Arc<dyn Records>,
+    pub(crate) world: Arc<dyn World>,
+    pub(crate) keys: StreamKeys,
+    pub(crate) stages: Vec<StageLayout>,
+    pub(crate) stage_names: Vec<String>,
+    pub(crate) options: StreamOptions,
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) build: Box<BuildProgram>,
+    /// Rings when a partition has committed.
+    pub(crate) bells: Notify,
+    /// The plan this runs, to refuse another one.
+    pub(crate) fingerprint: String,
+}

@@ -1,0 +1,149 @@
+//! A bundle under way: the records it makes, by destination, until one batch commits them.
+
+use crate::{
+    block::{BLOCK_BYTES_MAX, BlockBuilder, RECORD_BYTES_MAX},
+    error::StreamError,
+    event_time::EventTime,
+};
+
+/// Tags of rows in a partition's state are below this.
+pub(crate) const TAGS: usize = 5;
+
+/// Bytes of an encoded key: it is part of the names of rows.
+pub(crate) const KEY_BYTES_MAX: usize = 400;
+
+/// Bytes of a chunk for a sink, unless one record is larger.
+const CHUNK_BYTES_MAX: usize = 256 << 10;
+
+/// The outputs of a bundle. Steps push into it; the partition takes it out.
+pub(crate) struct Bundle {
+    /// For each outgoing edge, the records for each destination.
+    edges: Vec<Vec<Destination>>,
+    /// For each sink, chunks of whole encoded records.
+    pub(crate) sinks: Vec<Vec<Vec<u8>>>,
+    /// Bytes of all records so far.
+    pub(crate) bytes: usize,
+    /// Records that were made.
+    pub(crate) records: u64,
+    /// Records that were too late for their window.
+    pub(crate) late: u64,
+    /// The watermark that decides what is late.
+    pub(crate) watermark: EventTime,
+    /// The store's time.
+    pub(crate) now_ms: u64,
+    /// The number of the bundle, to tell which cells it has named.
+    pub(crate) number: u64,
+    /// For each kind of row that comes due, by its tag, the earliest time of a new one.
+    pub(crate) earliest_due: [Option<i64>; TAGS],
+    /// The first failure of a step.
+    pub(crate) problem: Option<StreamError>,
+    /// The partition, to spread records that have no key.
+    partition: usize,
+}
+
+#[derive(Default)]
+struct Destination {
+    open: BlockBuilder,
+    full: Vec<BlockBuilder>,
+}
+
+/// The blocks of one bundle for one destination.
+pub(crate) struct Parcel {
+    pub(crate) edge: usize,
+    pub(crate) to: usize,
+    pub(crate) block: BlockBuilder,
+}
+
+impl Parcel {
+    /// An empty block: the last one of its producer.
+    pub(crate) fn end(edge: usize, to: usize) -> Self {
+        Parcel { edge, to, block: BlockBuilder::default() }
+    }
+}
+
+impl Bundle {
+    pub(crate) fn new(destinations: &[usize], sinks: usize, partition: usize) -> Self {
+        Bundle {
+            edges: destinations.iter().map(|count| (0..*count).map(|_| Destination::default()).collect()).collect(),
+            sinks: vec![Vec::new(); sinks],
+            bytes: 0,
+            records: 0,
+            late: 0,
+            watermark: EventTime::MIN,
+            now_ms: 0,
+            number: 0,
+            earliest_due: [None; TAGS],
+            problem: None,
+            partition,
+        }
+    }
+
+    /// Starts the next bundle.
+    pub(crate) fn begin(&mut self, number: u64, watermark: EventTime, now_ms: u64) {
+        (self.number, self.watermark, self.now_ms) = (number, watermark, now_ms);
+        (self.bytes, self.records, self.late) = (0, 0, 0);
+        self.earliest_due = [None; TAGS];
+    }
+
+    /// Adds a record for the partition that has its key; without a key it stays at the partition's number.
+    #[inline]
+    pub(crate) fn send(&mut self, edge: usize, key: &[u8], value: &[u8], time: EventTime) {
+        if key.len() > KEY_BYTES_MAX || key.len() + value.len() > RECORD_BYTES_MAX {
+            return self.fail(StreamError::TooLarge { key: key.len(), value: value.len() });
+        }
+        let to = &mut self.edges[edge];
+        let at = match key {
+            [] => self.partition % to.len(),
+            key => (xxhash_rust::xxh3::xxh3_64(key) % to.len() as u64) as usize,
+        };
+        let destination = &mut to[at];
+        if destination.open.bytes() >= BLOCK_BYTES_MAX {
+            destination.full.push(std::mem::take(&mut destination.open));
+        }
+        destination.open.push(key, value, time);
+        self.bytes += key.len() + value.len() + 4;
+        self.records += 1;
+    }
+
+    /// Adds an encoded record for a sink.
+    pub(crate) fn write(&mut self, sink: usize, record: &[u8]) {
+        if record.len() > RECORD_BYTES_MAX {
+            return self.fail(StreamError::TooLarge { key: 0, value: record.len() });
+        }
+        let chunks = &mut self.sinks[sink];
+        match chunks.last_mut().filter(|chunk| chunk.len() + record.len() <= CHUNK_BYTES_MAX) {
+            Some(chunk) => chunk.extend_from_slice(record),
+            None => chunks.push(record.to_vec()),
+        }
+        self.bytes += record.len();
+        self.records += 1;
+    }
+
+    /// Says that a row with this tag comes due at this time.
+    pub(crate) fn note_due(&mut self, tag: u8, time: i64) {
+        let earliest = &mut self.earliest_due[usize::from(tag)];
+        *earliest = Some(earliest.map_or(time, |earlier| earlier.min(time)));
+    }
+
+    /// Keeps the first failure; the bundle will not be committed.
+    pub(crate) fn fail(&mut self, problem: impl Into<StreamError>) {
+        if self.problem.is_none() {
+            self.problem = Some(problem.into());
+        }
+    }
+
+    /// Takes out all blocks.
+    pub(crate) fn take(&mut self) -> Vec<Parcel> {
+        let mut parcels = Vec::new();
+        for (edge, destinations) in self.edges.iter_mut().enumerate() {
+            for (to, destination) in destinations.iter_mut().enumerate() {
+                let blocks = destination.full.drain(..);
+                parcels.extend(blocks.map(|block| Parcel { edge, to, block }));
+                if destination.open.count() > 0 {
+                    parcels.push(Parcel { edge, to, block: std::mem::take(&mut destination.open) });
+                }
+            }
+        }
+        parcels
+    }
+}

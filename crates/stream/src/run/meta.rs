@@ -1,0 +1,127 @@
+//! The row of a partition that every bundle replaces: bundle number, positions, sequence numbers, watermarks, counts.
+//! A bundle requires the row as it was read, so of two writers one is refused, and repeating a bundle is harmless.
+
+use crate::{
+    data,
+    error::StreamError,
+    event_time::EventTime,
+    identity::{Stamp, Stamper},
+};
+use onceflow_core::Row;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// Everything about a partition that changes with every bundle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Meta {
+    /// How many bundles were committed.
+    pub(crate) bundle: u64,
+    /// Where each split of a source stands.
+    pub(crate) positions: Vec<Option<Vec<u8>>>,
+    /// For each outgoing edge and destination, the number of the next record.
+    pub(crate) next_seq: Vec<Vec<u64>>,
+    pub(crate) stamper: Stamper,
+    /// For each sink, the number of the next chunk and its offset.
+    pub(crate) chunks: Vec<(u64, u64)>,
+    /// The block in the inbox that was consumed in part, and how many of its records.
+    pub(crate) consumed: Option<(Vec<u8>, u64)>,
+    /// Senders (edge, partition) on retry edges that have sent their last block.
+    pub(crate) ended_senders: BTreeSet<(u16, u16)>,
+    /// The end was sent on all retry edges.
+    pub(crate) end_sent: bool,
+    pub(crate) watermark_in: EventTime,
+    pub(crate) watermark_out: EventTime,
+    /// Records with an earlier stamp are remnants.
+    pub(crate) reclaimed: Stamp,
+    /// Time buckets of the catalog that have a group.
+    pub(crate) buckets: Vec<u64>,
+    pub(crate) counts: Counts,
+    pub(crate) has_ended: bool,
+}
+
+impl Meta {
+    pub(crate) fn new(splits: usize, destinations: &[usize], sinks: usize) -> Self {
+        Meta {
+            bundle: 0,
+            positions: vec![None; splits],
+            next_seq: destinations.iter().map(|count| vec![0; *count]).collect(),
+            stamper: Stamper::default(),
+            chunks: vec![(0, 0); sinks],
+            consumed: None,
+            ended_senders: BTreeSet::new(),
+            end_sent: false,
+            watermark_in: EventTime::MIN,
+            watermark_out: EventTime::MIN,
+            reclaimed: Stamp::ZERO,
+            buckets: Vec::new(),
+            counts: Counts::default(),
+            has_ended: false,
+        }
+    }
+
+    pub(crate) fn to_row(&self) -> Row {
+        Row::from(data::encode(self))
+    }
+
+    pub(crate) fn from_row(row: &Row) -> Result<Self, StreamError> {
+        data::decode(row).map_err(|_| StreamError::Damaged("the meta row of a partition cannot be decoded"))
+    }
+}
+
+/// Counts of one partition, committed with its bundles: each record counts once however often a bundle was tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Records that were processed.
+    pub records_in: u64,
+    /// Records that were sent to other stages and to sinks.
+    pub records_out: u64,
+    /// Copies that were dropped because their id was seen.
+    pub duplicates: u64,
+    /// Copies that were dropped because their id was reclaimed.
+    pub remnants: u64,
+    /// Records that came after their window had expired; one that is in several windows counts for each.
+    pub late: u64,
+    /// Ids whose filter answered "maybe", so that the catalog was asked.
+    pub lookups: u64,
+    /// Look-ups that found nothing.
+    pub false_positives: u64,
+    /// Bundles that were committed.
+    pub bundles: u64,
+}
+
+impl Counts {
+    /// Adds the counts of another partition.
+    pub fn add(&mut self, other: &Counts) {
+        self.records_in += other.records_in;
+        self.records_out += other.records_out;
+        self.duplicates += other.duplicates;
+        self.remnants += other.remnants;
+        self.late += other.late;
+        self.lookups += other.lookups;
+        self.false_positives += other.false_positives;
+        self.bundles += other.bundles;
+    }
+}
+
+/// The promises of a partition to the stages after it: one small row, so that they need not decode its meta row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Published {
+    pub(crate) watermark: EventTime,
+    pub(crate) has_ended: bool,
+}
+
+impl Published {
+    pub(crate) fn to_row(self) -> Row {
+        let mut bytes = [0; 9];
+        bytes[..8].copy_from_slice(&self.watermark.to_sortable());
+        bytes[8] = u8::from(self.has_ended);
+        Row::new(bytes)
+    }
+
+    /// Reads the row; absent, nothing is promised yet.
+    pub(crate) fn from_row(row: Option<&Row>) -> Option<Self> {
+        let Some(row) = row else { return Some(Published { watermark: EventTime::MIN, has_ended: false }) };
+        let (watermark, ended) = row.split_at_checked(8)?;
+        Some(Published { watermark: EventTime::from_sortable(watermark)?, has_ended: *ended.first()? == 1 })
+    }
+}

@@ -1,0 +1,291 @@
+//! One partition of a stage: takes input, works, and commits a bundle. It holds a claim and is the only writer of its
+//! rows; when a commit is refused or fails, everything it has in memory is dropped and read again from the store.
+
+use super::{
+    Runtime,
+    admission::Catalog,
+    bundle::Bundle,
+    cells::Cells,
+    chain::{DueKind, DueRow, StageProgram},
+    claim::PartitionClaim,
+    keys::Station,
+    layout::StageLayout,
+    meta::{Meta, Published},
+    outbox::{Effect, Outbox},
+};
+use crate::{
+    block::RecordBlock, error::StreamError, event_time::EventTime, identity::Stamp, pipeline::source::SourceProgram,
+    seams,
+};
+use onceflow_core::{Batch, Name, Row, Shard, limits::GET_KEYS_MAX};
+use onceflow_store::{CommitResult, Position, records::Scan};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+/// All rows of a pipeline are in one shard.
+pub(crate) const SHARD: Shard = Shard(0);
+
+/// Bytes of output after which a bundle takes no further record.
+pub(super) const BUNDLE_BYTES: usize = 1 << 20;
+
+/// Rows of state that one bundle changes, also where the store would take more: a batch of rows of some hundred bytes
+/// each must stay within the bytes of a batch.
+const STATE_ROWS_MAX: usize = 8192;
+
+/// Bytes of output that still fit a batch.
+const BUNDLE_BYTES_MAX: usize = 3 << 20;
+
+/// The work of a partition.
+pub(crate) enum Program {
+    Source(Box<dyn SourceProgram>),
+    Stage(Box<dyn StageProgram>),
+}
+
+/// The outcome of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Advance {
+    /// A bundle was committed.
+    Worked,
+    /// There was nothing to do.
+    Idle,
+    /// The partition has ended; its rows are gone but for the last counts.
+    Ended,
+}
+
+/// Why a partition stopped. Its memory is void.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// Another worker has the partition.
+    Lost,
+    /// The store or the work failed.
+    Failed(StreamError),
+}
+
+impl<E: Into<StreamError>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Stop::Failed(error.into())
+    }
+}
+
+pub(crate) struct Partition {
+    pub(super) runtime: Arc<Runtime>,
+    pub(super) station: Station,
+    pub(super) claim: PartitionClaim,
+    pub(super) meta: Meta,
+    pub(super) meta_row: Option<Row>,
+    pub(super) program: Program,
+    pub(super) bundle: Bundle,
+    pub(super) cells: Cells,
+    pub(super) catalog: Catalog,
+    pub(super) outbox: Outbox,
+    /// For each kind of row that comes due, a time before which none does; `None` if there is no such row.
+    pub(super) due: Vec<(DueKind, Option<i64>)>,
+    /// Received blocks that are not consumed, and how many records of the first one are.
+    pub(super) arrived: VecDeque<RecordBlock>,
+    pub(super) arrived_consumed: u64,
+    /// The promises of senders on retry edges: watermark, and reclaim watermark.
+    pub(super) promises: BTreeMap<(u16, u16), (EventTime, Stamp)>,
+    /// Rows of the inbox that this bundle has consumed.
+    pub(super) consumed_rows: Vec<Name>,
+    pub(super) published: Option<Published>,
+    /// A watermark of the input, and the blocks of the inbox to be consumed before it holds.
+    pub(super) coming_watermark: Option<(EventTime, BTreeSet<Name>)>,
+    /// This bundle tells all receivers on retry edges that it is the last.
+    pub(super) sends_end: bool,
+}
+
+impl Partition {
+    pub(super) fn layout(&self) -> &StageLayout {
+        &self.runtime.stages[usize::from(self.station.stage)]
+    }
+
+    /// Takes input and commits one bundle.
+    pub(crate) async fn advance(&mut self) -> Result<Advance, Stop> {
+        self.settle(false).await?;
+        let now_ms = self.runtime.records.now().await?.as_ms();
+        self.receive().await?;
+        self.send_again(now_ms).await?;
+        let before = self.meta.clone();
+        self.meta.bundle += 1;
+        self.bundle.begin(self.meta.bundle, self.meta.watermark_in, now_ms);
+        let has_fired = self.fire_due().await?;
+        let mut effects = Vec::new();
+        if !has_fired && !self.is_congested().await? {
+            self.take_input(&mut effects).await?;
+        }
+        match &mut self.program {
+            Program::Source(source) => source.flush(&mut self.bundle),
+            Program::Stage(stage) => stage.flush(&mut self.bundle),
+        }
+        if let Some(problem) = self.bundle.problem.take() {
+            return Err(Stop::Failed(problem));
+        }
+        if self.bundle.bytes > BUNDLE_BYTES_MAX {
+            let (stage, bytes) = (usize::from(self.station.stage), self.bundle.bytes);
+            return Err(Stop::Failed(StreamError::BundleTooLarge { stage, bytes, limit: BUNDLE_BYTES_MAX }));
+        }
+        self.advance_watermarks();
+        self.meta.counts.late += self.bundle.late;
+        self.meta.counts.records_out += self.bundle.records;
+        let has_ended = self.end_if_done();
+        self.meta.bundle = before.bundle;
+        let has_changed = self.meta != before
+            || has_fired
+            || !effects.is_empty()
+            || self.outbox.has_changes()
+            || !self.consumed_rows.is_empty();
+        if !has_changed && self.bundle.records == 0 {
+            return if self.outbox.is_settled() {
+                Ok(Advance::Idle)
+            } else {
+                self.settle(true).await.map(|()| Advance::Worked)
+            };
+        }
+        self.meta.bundle += 1;
+        self.meta.counts.bundles += 1;
+        self.commit(effects, has_ended).await?;
+        Ok(if has_ended { Advance::Ended } else { Advance::Worked })
+    }
+
+    /// Rows that one bundle may change in its state, so that its batch has room for everything else.
+    pub(super) fn state_budget(&self) -> usize {
+        let layout = self.layout();
+        let blocks: usize = layout.destinations().iter().sum();
+        let other = 256 + 2 * blocks + 2 * layout.senders().count();
+        self.runtime.records.batch_limits().ops_max.min(STATE_ROWS_MAX).saturating_sub(other).max(64)
+    }
+
+    /// Reads the cells that were named and are not in memory.
+    pub(super) async fn read_cells(&mut self) -> Result<(), Stop> {
+        let keys = self.cells.missing();
+        let mut rows = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(GET_KEYS_MAX) {
+            rows.extend(self.runtime.records.get(SHARD, keys).await?);
+        }
+        self.cells.read(rows);
+        Ok(())
+    }
+
+    /// A row of this kind may be due.
+    fn is_due(&self, (kind, earliest): &(DueKind, Option<i64>)) -> bool {
+        earliest.is_some_and(|earliest| earliest <= self.reached(*kind))
+    }
+
+    /// Returns the last time, as names of this kind have it, that has come.
+    fn reached(&self, kind: DueKind) -> i64 {
+        let now = match kind.by_clock {
+            true => i64::try_from(self.bundle.now_ms).unwrap_or(i64::MAX),
+            false => self.meta.watermark_in.0,
+        };
+        if now == i64::MAX { now } else { now.saturating_sub(kind.delay_ms) }
+    }
+
+    /// Works on timers and windows whose time has come. True if it did anything; then no input is taken.
+    async fn fire_due(&mut self) -> Result<bool, Stop> {
+        let Some(at) = self.due.iter().position(|due| self.is_due(due)) else { return Ok(false) };
+        let (kind, reached) = (self.due[at].0, self.reached(self.due[at].0));
+        let limit = self.state_budget() / 4;
+        let group = self.runtime.keys.state(self.station);
+        let page = self.runtime.records.scan(SHARD, Scan::of(group, limit).prefix([kind.tag])).await?;
+        let time_of =
+            |name: &Name| name.as_bytes().get(1..9).and_then(EventTime::from_sortable).map_or(i64::MIN, |t| t.0);
+        let mut next = page.rows.last().filter(|_| page.more).map(|(name, _)| time_of(name));
+        let mut has_fired = false;
+        let Program::Stage(program) = &mut self.program else { return Ok(false) };
+        for (name, row) in &page.rows {
+            let time = time_of(name);
+            if time > reached {
+                next = Some(time);
+                break;
+            }
+            has_fired = true;
+            program.due(&mut self.bundle, &mut self.cells, kind, &DueRow { name: name.clone(), row: row.clone() });
+        }
+        self.due[at].1 = next;
+        if !has_fired {
+            return Ok(false);
+        }
+        self.read_cells().await?;
+        let Program::Stage(program) = &mut self.program else { return Ok(false) };
+        program.fire(&mut self.bundle, &mut self.cells)?;
+        Ok(true)
+    }
+
+    /// The watermark passes on once nothing is due any more at the watermark of the input.
+    fn advance_watermarks(&mut self) {
+        for (kind, earliest) in &mut self.due {
+            let new = self.bundle.earliest_due[usize::from(kind.tag)];
+            *earliest = [*earliest, new].into_iter().flatten().min();
+        }
+        if !self.due.iter().any(|due| !due.0.by_clock && self.is_due(due)) {
+            self.meta.watermark_out = self.meta.watermark_out.max(self.meta.watermark_in);
+        }
+    }
+
+    /// Ends the partition when nothing can come any more: its rows go with this bundle.
+    fn end_if_done(&mut self) -> bool {
+        let is_done = self.meta.watermark_out == EventTime::MAX
+            && self.bundle.records == 0
+            && self.arrived.is_empty()
+            && self.consumed_rows.is_empty();
+        if !is_done || self.meta.has_ended {
+            return self.meta.has_ended;
+        }
+        if !self.meta.end_sent {
+            // A receiver that hears of the end has everything before it.
+            if !seams::ends_before_acknowledged() && !self.outbox.is_acknowledged() {
+                return false;
+            }
+            (self.meta.end_sent, self.sends_end) = (true, true);
+            return false;
+        }
+        self.meta.has_ended = self.outbox.is_empty();
+        self.meta.has_ended
+    }
+
+    /// Commits the bundle: input positions, ids, state, timers, outputs and watermarks, in one batch under the claim.
+    async fn commit(&mut self, mut effects: Vec<Effect>, has_ended: bool) -> Result<(), Stop> {
+        let (runtime, station) = (self.runtime.clone(), self.station);
+        let keys = &runtime.keys;
+        let mut batch = Batch::new(SHARD);
+        let claim = (self.claim.key(keys), self.claim.row());
+        seams::require_writer(&mut batch, claim, (keys.meta(station), self.meta_row.clone()));
+        self.store_outputs(&mut batch, &mut effects);
+        self.cells.commit_into(&mut batch);
+        for name in self.consumed_rows.drain(..) {
+            batch.delete(onceflow_core::Key { group: keys.inbox(station), name });
+        }
+        if has_ended {
+            self.catalog.clear_into(&mut batch, keys, station);
+            batch.delete_group(keys.state(station));
+            self.claim.delete_into(&mut batch, keys);
+        } else {
+            self.meta.buckets = self.catalog.commit_into(&mut batch, keys, station, self.meta.reclaimed);
+        }
+        let published = Published { watermark: self.meta.watermark_out, has_ended };
+        if self.published != Some(published) {
+            batch.put(keys.published(station), published.to_row());
+            self.published = Some(published);
+        }
+        let row = self.meta.to_row();
+        batch.put(keys.meta(station), row.clone());
+        self.meta_row = Some(row);
+        match runtime.records.commit(batch).await? {
+            CommitResult::Refused(_) => Err(Stop::Lost),
+            CommitResult::Applied(committed) => {
+                self.cells.committed();
+                self.after_commit(committed.position, effects).await?;
+                runtime.bells.notify_waiters();
+                Ok(())
+            }
+        }
+    }
+
+    async fn after_commit(&mut self, position: Position, mut effects: Vec<Effect>) -> Result<(), Stop> {
+        effects.extend(self.promise());
+        self.outbox.committed(position, effects);
+        self.settle(self.meta.has_ended).await
+    }
+}

@@ -1,0 +1,242 @@
+//! A worker: takes partitions, works on them in turn, and gives some back when others come. Any number of workers, in
+//! one process or several, share the partitions of a pipeline; when one is killed, the others take over its partitions.
+
+use super::{
+    Runtime,
+    claim::{self, PartitionClaim},
+    layout,
+    meta::{Counts, Meta, Published},
+    partition::{Advance, Partition, SHARD, Stop},
+};
+use crate::{data, error::StreamError};
+use futures_util::{FutureExt, future::select};
+use onceflow_core::{Batch, Fences, Key, Row, Timestamp, limits::SCAN_ROWS_MAX};
+use onceflow_store::{Error, records::Scan, records::get_one};
+use serde::{Deserialize, Serialize};
+use std::{panic::AssertUnwindSafe, sync::Arc};
+
+/// The counts of a stage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageCounts {
+    /// The names of its steps.
+    pub name: String,
+    /// The counts of all its partitions together.
+    pub counts: Counts,
+}
+
+/// The end of a pipeline whose sources have ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamResult {
+    /// The counts of every stage.
+    pub stages: Vec<StageCounts>,
+}
+
+pub(crate) struct Worker {
+    runtime: Arc<Runtime>,
+    fences: Fences,
+    /// Claimed partitions; one without memory is read when its turn comes.
+    held: Vec<(PartitionClaim, Option<Partition>)>,
+    heartbeat_at: Timestamp,
+    /// This worker's part of the partitions.
+    share: usize,
+}
+
+impl Worker {
+    pub(crate) fn new(runtime: Arc<Runtime>) -> Self {
+        let fences = Fences::new(runtime.world.random());
+        Worker { runtime, fences, held: Vec::new(), heartbeat_at: Timestamp::ZERO, share: 1 }
+    }
+
+    /// Works until the pipeline has ended.
+    pub(crate) async fn run(&mut self) -> Result<StreamResult, StreamError> {
+        if let Some(result) = finish(&self.runtime).await? {
+            return Ok(result);
+        }
+        loop {
+            if let Some(result) = self.turn().await? {
+                self.leave().await?;
+                return Ok(result);
+            }
+        }
+    }
+
+    /// Deletes the row that announces this worker.
+    async fn leave(&mut self) -> Result<(), StreamError> {
+        let mut batch = Batch::new(SHARD);
+        batch.delete(self.runtime.keys.worker(self.fences.incarnation()));
+        let committed = self.runtime.records.commit(batch).await?;
+        Ok(self.runtime.records.durable(committed.position()).await?)
+    }
+
+    /// One turn of every partition; answers the result once the pipeline has ended.
+    async fn turn(&mut self) -> Result<Option<StreamResult>, StreamError> {
+        let runtime = self.runtime.clone();
+        let rung = runtime.bells.notified();
+        if let Err(error) = self.keep_claims().await {
+            self.forget(&error)?;
+        }
+        let mut has_worked = false;
+        // The last stages first: they make room for the others.
+        self.held.sort_by_key(|(claim, _)| std::cmp::Reverse(claim.station));
+        let mut at = 0;
+        while at < self.held.len() {
+            match self.advance(at).await? {
+                Some(Advance::Ended) => {
+                    self.held.remove(at);
+                    has_worked = true;
+                    continue;
+                }
+                Some(Advance::Worked) => has_worked = true,
+                Some(Advance::Idle) | None => {}
+            }
+            at += 1;
+        }
+        if has_worked {
+            tokio::task::yield_now().await;
+            return Ok(None);
+        }
+        match finish(&runtime).await {
+            Ok(None) => {}
+            Err(StreamError::Store(error)) => self.forget(&error)?,
+            ended => return ended,
+        }
+        let rest = runtime.world.sleep(runtime.options.idle_ms);
+        select(Box::pin(rung), rest).await;
+        Ok(None)
+    }
+
+    /// One bundle of a partition; `None` if it was lost, or failed in a way that is tried again.
+    async fn advance(&mut self, at: usize) -> Result<Option<Advance>, StreamError> {
+        let runtime = self.runtime.clone();
+        let (claim, memory) = &mut self.held[at];
+        let stage = usize::from(claim.station.stage);
+        let work = async {
+            let partition = match memory {
+                Some(partition) => partition,
+                None => memory.insert(Partition::load(runtime, claim.clone()).await?),
+            };
+            partition.advance().await
+        };
+        let stop = match AssertUnwindSafe(work).catch_unwind().await {
+            Ok(Ok(advance)) => return Ok(Some(advance)),
+            Ok(Err(stop)) => stop,
+            Err(panic) => {
+                let message = panic.downcast_ref::<&str>().map(ToString::to_string);
+                let message = message.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+                return Err(StreamError::Panicked { stage, message });
+            }
+        };
+        match stop {
+            Stop::Lost => {
+                tracing::info!(stage, partition = claim.station.partition, "another worker has the partition");
+                self.held.remove(at);
+                Ok(None)
+            }
+            Stop::Failed(StreamError::Store(error)) => {
+                self.held[at].1 = None;
+                self.forget(&error)?;
+                Ok(None)
+            }
+            Stop::Failed(error) => Err(error),
+        }
+    }
+
+    /// Drops all memory after a failure of the store that may pass; others end the worker.
+    fn forget(&mut self, error: &Error) -> Result<(), StreamError> {
+        match error {
+            Error::Unavailable(_) | Error::Unknown(_) | Error::Full(_) => {
+                tracing::warn!(%error, "the store failed; its partitions are read again");
+                self.held.iter_mut().for_each(|(_, memory)| *memory = None);
+                Ok(())
+            }
+            Error::Invalid(_) | Error::Damaged(_) | Error::Lost(_) => Err(StreamError::Store(error.clone())),
+        }
+    }
+
+    /// Sends heartbeats when they are due, frees partitions of dead workers, and takes or gives back partitions so that
+    /// every worker has its share.
+    async fn keep_claims(&mut self) -> Result<(), Error> {
+        let (runtime, lease_ms) = (self.runtime.clone(), self.runtime.options.lease_ms);
+        let (records, keys) = (&*runtime.records, &runtime.keys);
+        let now = records.now().await?;
+        if now >= self.heartbeat_at {
+            let until = now.plus_ms(lease_ms);
+            let mut announce = Batch::new(SHARD);
+            announce.put(keys.worker(self.fences.incarnation()), Row::new(until.to_sortable()));
+            let _always_applied = records.commit(announce).await?;
+            let mut kept = Vec::new();
+            for (claim, memory) in std::mem::take(&mut self.held) {
+                if claim.renew(records, keys, until).await? {
+                    kept.push((claim, memory));
+                }
+            }
+            self.held = kept;
+            claim::free_expired(records, keys, now).await?;
+            self.share = count_share(&runtime, now).await?;
+            self.heartbeat_at = now.plus_ms(lease_ms / 3);
+            while self.held.len() > self.share {
+                let (claim, _) = self.held.pop().expect("there are more than the share");
+                claim.release(records, keys).await?;
+            }
+        }
+        while self.held.len() < self.share {
+            match PartitionClaim::take(records, keys, &self.fences, lease_ms).await? {
+                Some(claim) => self.held.push((claim, None)),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns how many of the partitions that have not ended one of the workers should have.
+async fn count_share(runtime: &Runtime, now: Timestamp) -> Result<usize, Error> {
+    let (records, keys) = (&runtime.records, &runtime.keys);
+    let mut workers = 0;
+    for (name, row) in records.scan(SHARD, Scan::of(keys.workers(), SCAN_ROWS_MAX)).await?.rows {
+        if Timestamp::from_sortable(&row).is_some_and(|deadline| deadline > now) {
+            workers += 1;
+        } else {
+            let key = Key { group: keys.workers(), name };
+            let mut batch = Batch::new(SHARD);
+            batch.require_equals(key.clone(), row).delete(key);
+            let _refused_if_renewed = records.commit(batch).await?;
+        }
+    }
+    let open = records.scan(SHARD, Scan::of(keys.queue(), SCAN_ROWS_MAX)).await?.rows.len();
+    Ok(open.div_ceil(workers.max(1)).max(1))
+}
+
+/// Answers the result if every partition has ended; the first worker to see it folds all rows into the result.
+async fn finish(runtime: &Runtime) -> Result<Option<StreamResult>, StreamError> {
+    let (records, keys) = (&*runtime.records, &runtime.keys);
+    if let Some(row) = get_one(records, SHARD, keys.result()).await? {
+        return Ok(Some(data::decode(&row)?));
+    }
+    let stations: Vec<_> = layout::stations(&runtime.stages).collect();
+    let published: Vec<Key> = stations.iter().map(|station| keys.published(*station)).collect();
+    for row in records.get(SHARD, &published).await? {
+        if !Published::from_row(row.as_ref()).is_some_and(|published| published.has_ended) {
+            return Ok(None);
+        }
+    }
+    let metas: Vec<Key> = stations.iter().map(|station| keys.meta(*station)).collect();
+    let mut stages: Vec<StageCounts> = (runtime.stage_names.iter())
+        .map(|name| StageCounts { name: name.clone(), counts: Counts::default() })
+        .collect();
+    let mut batch = Batch::new(SHARD);
+    batch.require_absent(keys.result());
+    for (station, row) in stations.iter().zip(records.get(SHARD, &metas).await?) {
+        let Some(row) = row else { return Ok(None) };
+        stages[usize::from(station.stage)].counts.add(&Meta::from_row(&row)?.counts);
+    }
+    for key in metas.into_iter().chain(published) {
+        batch.delete(key);
+    }
+    batch.delete_group(keys.workers());
+    let result = StreamResult { stages };
+    batch.put(keys.result(), data::encode(&result));
+    let committed = records.commit(batch).await?;
+    records.durable(committed.position()).await?;
+    Ok(committed.is_applied().then_some(result))
+}

@@ -1,0 +1,87 @@
+//! The steps that keep state per key, as programs of a stage.
+//!
+//! | module | the step |
+//! |---|---|
+//! | [`combine`] | combines the records of each key and window; both halves of a lifted one |
+//! | [`session`] | combines the records of each key and session |
+//! | [`process`] | the user's own state and timers per key |
+//! | [`join`] | joins of two keyed streams, on top of [`process`] |
+
+pub(crate) mod combine;
+pub mod join;
+pub mod process;
+pub(crate) mod session;
+
+use crate::{
+    data::{self, BadValue, StreamData},
+    event_time::EventTime,
+    run::{
+        bundle::Bundle,
+        chain::{AnyPush, BoxPush, Last, any},
+    },
+    window::{Timing, Window},
+};
+use serde::{Deserialize, Serialize};
+
+/// Open panes, in order of their window's end.
+pub(crate) const OPEN: u8 = 0;
+/// Panes whose window has ended and that still take late records, in order of their window's end.
+pub(crate) const CLOSED: u8 = 1;
+/// Timers in processing time.
+pub(crate) const CLOCK: u8 = 2;
+/// Timers in event time.
+pub(crate) const TIMER: u8 = 3;
+/// The state of a key.
+pub(crate) const KEY: u8 = 4;
+
+/// A record with its key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyedRecord<K, V> {
+    /// The key: records of equal keys meet in one partition.
+    pub key: K,
+    /// The value.
+    pub value: V,
+}
+
+/// A result of a window.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PaneResult<K, R> {
+    /// The key.
+    pub key: K,
+    /// The window.
+    pub window: Window,
+    /// The result's place in the life of the window.
+    pub timing: Timing,
+    /// The combined value.
+    pub value: R,
+}
+
+/// Sends keyed records on an edge.
+pub(crate) fn keyed_sender<K: StreamData, V: StreamData>(edge: usize) -> AnyPush {
+    let (mut key, mut value) = (Vec::new(), Vec::new());
+    any::<KeyedRecord<K, V>>(Last(move |bundle: &mut Bundle, record: KeyedRecord<K, V>, time| {
+        key.clear();
+        key = data::encode_into(std::mem::take(&mut key), &record.key);
+        value.clear();
+        value = data::encode_into(std::mem::take(&mut value), &record.value);
+        bundle.send(edge, &key, &value, time);
+    }))
+}
+
+/// Passes a window's result on.
+pub(crate) fn give<K: StreamData, R: StreamData>(
+    next: &mut BoxPush<PaneResult<K, R>>,
+    bundle: &mut Bundle,
+    key: &[u8],
+    (window, timing): (Window, Timing),
+    value: R,
+) -> Result<(), BadValue> {
+    let key = data::decode(key)?;
+    next.push(bundle, PaneResult { key, window, timing, value }, window.last_moment());
+    Ok(())
+}
+
+/// The clock of processing time as the time in a name.
+pub(crate) fn clock_time(ms: u64) -> EventTime {
+    EventTime(i64::try_from(ms).unwrap_or(i64::MAX))
+}

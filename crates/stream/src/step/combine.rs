@@ -1,0 +1,297 @@
+//! Combines the records of each key and window, for windows that do not merge. One cell holds one pane. Open panes are
+//! named by their window's end, so the store's order finds those that the watermark has passed, without timers.
+
+use super::{CLOCK, CLOSED, KeyedRecord, OPEN, PaneResult, clock_time, give};
+use crate::{
+    combine::{Combine, Partial},
+    data::{self, BadValue, StreamData},
+    event_time::EventTime,
+    run::{
+        bundle::Bundle,
+        cells::{CellId, Cells},
+        chain::{AnyPush, BoxPush, DueKind, DueRow, Push, StageProgram, any, key_in, named},
+    },
+    window::{Early, Timing, Window, WindowKind, Windowing, pane::Pane},
+};
+use foldhash::fast::FixedState;
+use onceflow_core::{Name, Row};
+use std::{collections::HashMap, marker::PhantomData};
+
+/// Partial values that are kept per bundle before the shuffle; with more, they are sent on.
+const PARTIALS_MAX: usize = 1 << 16;
+
+/// The half of a lifted combine in front of the shuffle: one partial value per key, window and bundle.
+pub(crate) fn lifted_sender<K: StreamData, C: Combine>(combine: C, windowing: Windowing, edge: usize) -> AnyPush {
+    any::<KeyedRecord<K, C::In>>(Lifted::<K, C> {
+        combine,
+        windowing,
+        edge,
+        places: HashMap::default(),
+        partials: Vec::new(),
+        name: Vec::new(),
+        of: PhantomData,
+    })
+}
+
+struct Lifted<K, C: Combine> {
+    combine: C,
+    windowing: Windowing,
+    edge: usize,
+    places: HashMap<Vec<u8>, usize, FixedState>,
+    /// In order of their first record, so that equal bundles send equal blocks.
+    partials: Vec<(Vec<u8>, Partial<C::Acc>, EventTime)>,
+    name: Vec<u8>,
+    of: PhantomData<fn(K)>,
+}
+
+impl<K: StreamData, C: Combine> Push<KeyedRecord<K, C::In>> for Lifted<K, C> {
+    fn push(&mut self, bundle: &mut Bundle, record: KeyedRecord<K, C::In>, time: EventTime) {
+        let mut end = EventTime::MAX;
+        self.windowing.kind.assign(time, |window| end = window.end);
+        self.name.clear();
+        self.name.extend_from_slice(&end.to_sortable());
+        self.name = data::encode_into(std::mem::take(&mut self.name), &record.key);
+        let at = match self.places.get(&self.name) {
+            Some(at) => *at,
+            None => {
+                let partial = Partial { acc: self.combine.identity(), records: 0 };
+                self.partials.push((self.name.clone(), partial, time));
+                self.places.insert(self.name.clone(), self.partials.len() - 1);
+                self.partials.len() - 1
+            }
+        };
+        let (_, partial, earliest) = &mut self.partials[at];
+        self.combine.add(&mut partial.acc, record.value);
+        partial.records += 1;
+        // The earliest is in the same window as all others, and holds the watermark for them.
+        *earliest = time.min(*earliest);
+        if self.partials.len() >= PARTIALS_MAX {
+            self.flush(bundle);
+        }
+    }
+
+    fn flush(&mut self, bundle: &mut Bundle) {
+        self.places.clear();
+        for (name, partial, time) in self.partials.drain(..) {
+            let value = data::encode(&partial);
+            bundle.send(self.edge, &name[8..], &value, time);
+        }
+    }
+}
+
+/// The program of a combine.
+pub(crate) struct CombineProgram<K: StreamData, C: Combine> {
+    combine: C,
+    windowing: Windowing,
+    is_lifted: bool,
+    kept: Vec<Kept<C>>,
+    due: Vec<Due>,
+    name: Vec<u8>,
+    next: BoxPush<PaneResult<K, C::Out>>,
+}
+
+struct Kept<C: Combine> {
+    open: CellId,
+    /// Only needed once the window has ended.
+    closed: Option<CellId>,
+    window: Window,
+    records: Contribution<C>,
+}
+
+enum Contribution<C: Combine> {
+    Record(C::In),
+    Partial(Partial<C::Acc>),
+}
+
+struct Due {
+    tag: u8,
+    cell: CellId,
+    /// Where the pane goes when its window has ended and late records are taken.
+    closed: Option<CellId>,
+    window: Window,
+    timer: Name,
+}
+
+impl<K: StreamData, C: Combine> CombineProgram<K, C> {
+    pub(crate) fn new(combine: C, windowing: Windowing, is_lifted: bool, next: BoxPush<PaneResult<K, C::Out>>) -> Self {
+        CombineProgram { combine, windowing, is_lifted, kept: Vec::new(), due: Vec::new(), name: Vec::new(), next }
+    }
+
+    fn pane_cell(&mut self, bundle: &Bundle, cells: &mut Cells, tag: u8, end: EventTime, key: &[u8]) -> CellId {
+        named(&mut self.name, tag, &[end.to_sortable()], key);
+        cells.need(&self.name, bundle.number)
+    }
+
+    fn keep(&mut self, bundle: &mut Bundle, cells: &mut Cells, key: &[u8], window: Window, records: Contribution<C>) {
+        if self.windowing.is_expired(window, bundle.watermark) {
+            bundle.late += match records {
+                Contribution::Record(_) => 1,
+                Contribution::Partial(partial) => partial.records,
+            };
+            return;
+        }
+        let open = self.pane_cell(bundle, cells, OPEN, window.end, key);
+        let has_ended = window.end <= bundle.watermark;
+        let closed = has_ended.then(|| self.pane_cell(bundle, cells, CLOSED, window.end, key));
+        self.kept.push(Kept { open, closed, window, records });
+    }
+
+    fn add(&mut self, bundle: &mut Bundle, cells: &mut Cells, kept: Kept<C>) -> Result<(), BadValue> {
+        let is_open = kept.closed.is_none() || cells.get::<Pane<C::Acc>>(kept.open)?.is_some();
+        let cell = kept.closed.filter(|_| !is_open).unwrap_or(kept.open);
+        if is_open {
+            bundle.note_due(OPEN, kept.window.end.0);
+        } else {
+            bundle.note_due(CLOSED, kept.window.end.0);
+        }
+        let pane = cells.get_or(cell, || Pane::new(self.combine.identity()))?;
+        if !is_open {
+            pane.closed();
+        }
+        let records = match kept.records {
+            Contribution::Record(record) => {
+                self.combine.add(&mut pane.acc, record);
+                1
+            }
+            Contribution::Partial(partial) => {
+                self.combine.merge(&mut pane.acc, partial.acc);
+                partial.records
+            }
+        };
+        let due_before = pane.due_ms();
+        let timing = pane.added(&self.windowing.trigger, records, bundle.now_ms);
+        let due_now = pane.due_ms().filter(|due| Some(*due) != due_before);
+        if let Some(due) = due_now {
+            let key = key_in(cells.name(cell).as_bytes(), 1).to_vec();
+            let times = [clock_time(due).to_sortable(), kept.window.end.to_sortable()];
+            named(&mut self.name, CLOCK, &times, &key);
+            cells.put_raw(Name::new(&self.name), Some(Row::default()));
+            bundle.note_due(CLOCK, clock_time(due).0);
+        }
+        match timing {
+            Some(timing) => self.give(bundle, cells, cell, kept.window, timing),
+            None => Ok(()),
+        }
+    }
+
+    fn give(
+        &mut self,
+        bundle: &mut Bundle,
+        cells: &mut Cells,
+        cell: CellId,
+        window: Window,
+        timing: Timing,
+    ) -> Result<(), BadValue> {
+        let key = key_in(cells.name(cell).as_bytes(), 1).to_vec();
+        let Some(pane) = cells.get::<Pane<C::Acc>>(cell)? else { return Ok(()) };
+        let acc = pane.give(self.windowing.trigger.mode, || self.combine.identity());
+        give(&mut self.next, bundle, &key, (window, timing), self.combine.result(acc))
+    }
+
+    fn fire_one(&mut self, bundle: &mut Bundle, cells: &mut Cells, due: Due) -> Result<(), BadValue> {
+        let timing = match (cells.get::<Pane<C::Acc>>(due.cell)?, due.tag) {
+            (None, _) => None,
+            (Some(pane), CLOCK) => pane.at(bundle.now_ms),
+            (Some(pane), OPEN) => pane.closed(),
+            (Some(pane), _) => pane.expired(),
+        };
+        if let Some(timing) = timing {
+            self.give(bundle, cells, due.cell, due.window, timing)?;
+        }
+        match (due.tag, due.closed) {
+            (CLOCK, _) => cells.put_raw(due.timer, None),
+            (_, Some(closed)) => {
+                let pane = cells.get::<Pane<C::Acc>>(due.cell)?.cloned();
+                bundle.note_due(CLOSED, due.window.end.0);
+                cells.set(closed, pane);
+                cells.set::<Pane<C::Acc>>(due.cell, None);
+            }
+            (_, None) => cells.set::<Pane<C::Acc>>(due.cell, None),
+        }
+        Ok(())
+    }
+}
+
+/// The window of this kind that has this end.
+fn window_with_end(kind: WindowKind, end: EventTime) -> Window {
+    match kind {
+        WindowKind::Global => Window::GLOBAL,
+        WindowKind::Tumbling { size_ms } | WindowKind::Sliding { size_ms, .. } => {
+            Window { start: end.plus_ms(-size_ms), end }
+        }
+        WindowKind::Session { .. } => unreachable!("sessions have a program of their own"),
+    }
+}
+
+impl<K: StreamData, C: Combine> StageProgram for CombineProgram<K, C> {
+    fn offer(
+        &mut self,
+        bundle: &mut Bundle,
+        cells: &mut Cells,
+        _: usize,
+        key: &[u8],
+        value: &[u8],
+        time: EventTime,
+    ) -> Result<(), BadValue> {
+        let kind = self.windowing.kind;
+        if self.is_lifted {
+            let partial: Partial<C::Acc> = data::decode(value)?;
+            let mut window = Window::GLOBAL;
+            kind.assign(time, |assigned| window = assigned);
+            self.keep(bundle, cells, key, window, Contribution::Partial(partial));
+            return Ok(());
+        }
+        let record: C::In = data::decode(value)?;
+        let mut record = Some(record);
+        let mut windows = Vec::new();
+        kind.assign(time, |window| windows.push(window));
+        let last = windows.len().saturating_sub(1);
+        for (at, window) in windows.into_iter().enumerate() {
+            let record = if at == last { record.take() } else { record.clone() };
+            let record = record.expect("the record is taken by its last window only");
+            self.keep(bundle, cells, key, window, Contribution::Record(record));
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, bundle: &mut Bundle, cells: &mut Cells) -> Result<(), BadValue> {
+        let mut kept = std::mem::take(&mut self.kept);
+        let result = kept.drain(..).try_for_each(|kept| self.add(bundle, cells, kept));
+        self.kept = kept;
+        result
+    }
+
+    fn due_kinds(&self) -> Vec<DueKind> {
+        let mut kinds = vec![DueKind { tag: OPEN, delay_ms: 0, by_clock: false }];
+        if self.windowing.lateness_ms > 0 {
+            kinds.push(DueKind { tag: CLOSED, delay_ms: self.windowing.lateness_ms, by_clock: false });
+        }
+        if matches!(self.windowing.trigger.early, Some(Early::AfterMs(_))) {
+            kinds.push(DueKind { tag: CLOCK, delay_ms: 0, by_clock: true });
+        }
+        kinds
+    }
+
+    fn due(&mut self, bundle: &mut Bundle, cells: &mut Cells, kind: DueKind, due: &DueRow) {
+        let name = due.name.as_bytes();
+        let times = if kind.tag == CLOCK { 2 } else { 1 };
+        let end = name.get(1 + 8 * (times - 1)..1 + 8 * times).and_then(EventTime::from_sortable);
+        let end = end.expect("the rows of panes and timers are named by their times");
+        let window = window_with_end(self.windowing.kind, end);
+        let cell = match kind.tag {
+            CLOCK => self.pane_cell(bundle, cells, OPEN, end, key_in(name, 2)),
+            _ => cells.found(&due.name, &due.row, bundle.number),
+        };
+        let moves = kind.tag == OPEN && self.windowing.lateness_ms > 0;
+        let closed = moves.then(|| self.pane_cell(bundle, cells, CLOSED, end, key_in(name, 1)));
+        self.due.push(Due { tag: kind.tag, cell, closed, window, timer: due.name.clone() });
+    }
+
+    fn fire(&mut self, bundle: &mut Bundle, cells: &mut Cells) -> Result<(), BadValue> {
+        std::mem::take(&mut self.due).into_iter().try_for_each(|due| self.fire_one(bundle, cells, due))
+    }
+
+    fn flush(&mut self, bundle: &mut Bundle) {
+        self.next.flush(bundle);
+    }
+}

@@ -1,0 +1,8 @@
+//! Tests of whole pipelines, one file per promise. One binary, so that it is linked once.
+
+mod bed;
+mod crashes;
+mod kill;
+mod plans;
+mod rules;
+mod windows;
