@@ -163,8 +163,8 @@ fn run_of(key: &Key) -> Option<RunId> {
     }
 }
 
-/// Every run has ended: of each there are only its row, its outputs and its sealed record, why its steps ran, and what
-/// it keeps.
+/// Every run has ended: of each there are only its row, its outputs and its sealed record, why its steps ran, its event
+/// log, and what it keeps.
 pub fn at_rest(room: &Room) {
     reclaim(room);
     let all = room.store.state().all();
@@ -174,6 +174,7 @@ pub fn at_rest(room: &Room) {
         let may = MAY_REMAIN.contains(&id)
             || id.starts_with(b"K")
             || id.starts_with(b"W")
+            || id.starts_with(b"E")
             || id.starts_with(b"flow/")
             || id == b"values.uploads";
         if !may && !run_of(&key).is_some_and(|run| left.contains(&run)) {

@@ -12,7 +12,7 @@ use crate::{
     world::NodeWorld,
 };
 use onceflow_core::{Shard, model::TaskSpec};
-use onceflow_engine::{Engine, EventKind, Options, task::Tasks};
+use onceflow_engine::{Engine, EventKind, EventLogOptions, Options, task::Tasks};
 use onceflow_store::{Records, blobs::Blobs, values::Values};
 use std::{
     collections::BTreeMap,
@@ -108,6 +108,9 @@ impl Room {
             scratch: "/nonexistent".into(),
             ..Options::default()
         };
+        if self.sim.per_mille(500) {
+            options.event_log = Some(EventLogOptions::default());
+        }
         if self.sim.per_mille(500) {
             options.classes.insert(NARROW.into(), 1);
         }

@@ -184,9 +184,9 @@ impl Ending<'_> {
         };
         let elsewhere = words::count(self.progress.elsewhere, "step");
         let what = match (ran, reused) {
-            (0, 0) if self.progress.elsewhere > 0 => format!("{elsewhere} ran on other machines"),
             (ran, _) if self.progress.elsewhere > 0 => {
-                format!("{} ran here{took}, {elsewhere} on other machines", words::count(ran, "step"))
+                let ran = words::count(ran.max(self.progress.elsewhere), "step");
+                format!("{ran} ran{took}, {elsewhere} of them on other machines")
             }
             // The run ended just now, because of an event sent or an outcome reported before.
             (0, 0) if self.progress.end.is_some() => String::from("nothing was left to run"),

@@ -1,9 +1,15 @@
-//! Shows a run that other processes work on, until it rests: events come from its event log, the state of the run and
-//! of its workers from the store.
+//! Shows a run that other processes work on, until it rests: its events, its state and its workers come from the store.
 
 use crate::{
-    codes, event_log::Reader, exit::Exit, fault::Fault, location::StoreLocation, printer::Printer, signals::Signals,
-    verbs::workers::missing, view::View, words,
+    codes,
+    event_log::{Line, Reader},
+    exit::Exit,
+    fault::Fault,
+    location::StoreLocation,
+    printer::Printer,
+    signals::Signals,
+    verbs::workers::missing,
+    view::View,
 };
 use onceflow_engine::{Engine, Handle, Summary};
 use std::{
@@ -14,6 +20,11 @@ use std::{
 /// The longest time between two looks at a run that seems not to change, and the shortest between any two.
 const LOOK_MS_MAX: u64 = 200;
 const LOOK_MS_MIN: u64 = 10;
+
+/// Workers log their events a moment after the commits. At rest, the end of the run is waited for this long, and then
+/// the last events of other workers.
+const END_MS_MAX: u64 = 1_000;
+const STRAGGLERS_MS: u64 = 250;
 
 /// The time between two looks at the workers of the store.
 const WORKERS_EVERY: Duration = Duration::from_secs(2);
@@ -57,8 +68,8 @@ pub(crate) async fn follow(
     let follow = async {
         until_started(engine, key).await?;
         let handle = engine.find(key).await?;
-        let mut reader = Reader::open(&location.run(handle.id()));
-        reader.each(|line| view.heard(&line));
+        let mut reader = Reader::open(&handle);
+        reader.more().await?.iter().for_each(|line| view.heard(line));
         view.as_stored(&handle).await?;
         let mut follower = Follower::new(engine, location, printer, handle.clone(), is_shared, reader);
         Ok((handle, follower.until_rest(&mut view).await?))
@@ -97,8 +108,10 @@ pub(crate) struct Follower<'a> {
     looked_at_workers: Instant,
     /// Kinds of missing workers that were reported already.
     missing: BTreeSet<String>,
-    /// Steps that workers on other machines did.
-    elsewhere: u64,
+    /// Lines from the end of the run on: they are shown when the run is seen at rest, or going on.
+    held: Vec<Line>,
+    /// The host name of this machine.
+    here: String,
 }
 
 impl<'a> Follower<'a> {
@@ -111,13 +124,48 @@ impl<'a> Follower<'a> {
         is_shared: bool,
         reader: Reader,
     ) -> Self {
-        let (missing, looked_at_workers) = (BTreeSet::new(), Instant::now());
-        Follower { engine, location, printer, handle, is_shared, reader, looked_at_workers, missing, elsewhere: 0 }
+        let (missing, held, looked_at_workers) = (BTreeSet::new(), vec![], Instant::now());
+        let here = onceflow_engine::About::this_process("").host;
+        Follower { engine, location, printer, handle, is_shared, reader, looked_at_workers, missing, held, here }
     }
 
-    /// Shows the events that were added to the log.
-    pub(crate) fn show(&mut self, view: &mut View) {
-        self.reader.each(|line| view.read(&line));
+    /// Reads the events that were added to the log, and shows those before the end of the run.
+    async fn show(&mut self, view: &mut View) -> Result<(), Fault> {
+        for line in self.reader.more().await? {
+            if line.is_end() || !self.held.is_empty() {
+                self.held.push(line);
+            } else {
+                view.read(&line, *line.host != *self.here);
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows all events of the log; ends of the run come last, because other workers may log earlier events later.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub(crate) async fn show_rest(&mut self, view: &mut View) -> Result<(), Fault> {
+        self.show(view).await?;
+        self.held.sort_by_key(Line::is_end);
+        for line in self.held.drain(..) {
+            view.read(&line, *line.host != *self.here);
+        }
+        Ok(())
+    }
+
+    /// Shows the last events of a run that is at rest.
+    async fn show_end(&mut self, view: &mut View) -> Result<(), Fault> {
+        let rested = Instant::now();
+        self.show(view).await?;
+        while !self.reader.is_at_end() && rested.elapsed() < Duration::from_millis(END_MS_MAX) {
+            tokio::time::sleep(Duration::from_millis(LOOK_MS_MIN)).await;
+            self.show(view).await?;
+        }
+        if self.is_shared {
+            tokio::time::sleep(Duration::from_millis(STRAGGLERS_MS)).await;
+        }
+        self.show_rest(view).await
     }
 
     /// Shows what happens until the run rests; `None` if no process attends it any more. A server that does not answer
@@ -144,15 +192,15 @@ impl<'a> Follower<'a> {
     async fn look(&mut self, view: &mut View) -> Result<Looked, Fault> {
         // First the process, then the run: a process that leaves has left the run at rest, or alone.
         let is_alone = !self.is_shared && self.engine.attendant(self.handle.key()).await?.is_none();
-        self.show(view);
         let report = self.handle.summary().await?;
         if report.status.is_at_rest() {
-            self.show(view);
-            if self.is_shared {
-                let (elsewhere, _) = self.done_elsewhere().await?;
-                view.progress.elsewhere = usize::try_from(elsewhere.max(self.elsewhere)).unwrap_or(usize::MAX);
-            }
+            self.show_end(view).await?;
             return Ok(Looked::Rests(Box::new(report)));
+        }
+        match self.held.is_empty() {
+            true => self.show(view).await?,
+            // The run has gone on since.
+            false => self.show_rest(view).await?,
         }
         if is_alone {
             return Ok(Looked::Alone);
@@ -167,7 +215,7 @@ impl<'a> Follower<'a> {
         Ok(Looked::GoesOn)
     }
 
-    /// Says which workers are missing, and how many steps were done on other machines, if that is new.
+    /// Says which workers are missing, if that is new.
     async fn look_at_workers(&mut self) -> Result<(), Fault> {
         let kinds = self.handle.missing_tasks().await?;
         let kinds: BTreeSet<_> = kinds.iter().map(|it| missing(&it.class, &it.tasks)).collect();
@@ -175,21 +223,7 @@ impl<'a> Follower<'a> {
             self.printer.say(format!("waits   for a worker {kind}: none is there"));
         }
         self.missing = kinds;
-        let (done, workers) = self.done_elsewhere().await?;
-        if done > self.elsewhere {
-            let (steps, workers) = (words::count(done as usize, "step"), words::count(workers, "worker"));
-            self.printer.say(format!("        {steps} done on other machines, by {workers}"));
-            self.elsewhere = done;
-        }
         Ok(())
-    }
-
-    /// The number of tasks of the run that workers on other machines did, and of those workers.
-    async fn done_elsewhere(&self) -> Result<(u64, usize), Fault> {
-        let here = onceflow_engine::About::this_process("").host;
-        let workers = self.engine.workers().await?;
-        let there: Vec<_> = workers.iter().filter(|worker| worker.is_alive && worker.about.host != here).collect();
-        Ok((there.iter().filter_map(|worker| worker.done_of.get(&self.handle.id())).sum(), there.len()))
     }
 }
 

@@ -4,11 +4,10 @@ use crate::{
     event_log,
     picture::scene::{box_id, is_step},
 };
-use onceflow_engine::{EventKind, RunStatus, task::Used};
+use onceflow_engine::{EventKind, RunStatus, Unlisted, task::Used};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Bound::{Included, Unbounded},
-    path::Path,
 };
 
 /// One attempt at a step, or a step that took effect without one.
@@ -31,7 +30,7 @@ pub(crate) fn both(a: Option<Used>, b: Option<Used>) -> Option<Used> {
 }
 
 /// The usage of attempts that are not listed.
-pub(crate) fn used_unlisted(counts: &event_log::Unlisted) -> Option<Used> {
+pub(crate) fn used_unlisted(counts: &Unlisted) -> Option<Used> {
     let peak_bytes = (counts.peak_bytes > 0).then_some(counts.peak_bytes);
     (counts.cpu_ms > 0 || peak_bytes.is_some()).then_some(Used { cpu_ms: counts.cpu_ms, peak_bytes })
 }
@@ -92,10 +91,10 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Reads the event log in this directory.
-    pub(crate) fn read(directory: &Path) -> Self {
+    /// Makes the history from the lines of an event log.
+    pub(crate) fn of(lines: &[event_log::Line]) -> Self {
         let mut history = History::default();
-        event_log::Reader::open(directory).each(|line| history.read_line(&line));
+        lines.iter().for_each(|line| history.read_line(line));
         let last = history.last_ms;
         for at in history.running.values() {
             history.all[*at].to_ms = last;
@@ -162,7 +161,7 @@ impl History {
     /// Elements of all lists that the each of this box went over.
     pub(crate) fn elements(&self, id: &str) -> Option<usize> {
         let of = self.opened.iter().filter(|(address, _)| box_id(address) == id).map(|(_, elements)| *elements);
-        let unlisted = self.unlisted.get(id).map(|counts| counts.elements).filter(|elements| *elements > 0);
+        let unlisted = self.unlisted.get(id).map(|counts| counts.elements as usize).filter(|elements| *elements > 0);
         of.chain(unlisted).reduce(|a, b| a + b)
     }
 

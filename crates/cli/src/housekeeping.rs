@@ -93,7 +93,10 @@ pub(crate) async fn sweep_removed(engine: &Engine, location: &StoreLocation) -> 
 /// If the store does not answer.
 pub(crate) async fn sweep(engine: &Engine, location: &StoreLocation) -> Result<(usize, u64), Fault> {
     let home = executors::home(location);
-    runs::all(engine).await?.iter().for_each(|run| home.tidy(run.id));
+    for run in runs::all(engine).await? {
+        home.tidy(run.id);
+        remove_old_log(location, &run);
+    }
     let mut gone = (0, 0);
     for (path, bytes) in left_over(engine, location).await? {
         let name = path.file_name().expect("it was joined from a name");
@@ -102,6 +105,15 @@ pub(crate) async fn sweep(engine: &Engine, location: &StoreLocation) -> Result<(
         }
     }
     Ok(gone)
+}
+
+/// Removes the event log that earlier versions kept as files beside the store.
+fn remove_old_log(location: &StoreLocation, run: &Summary) {
+    for name in ["trail.jsonl", "counts.json"] {
+        if fs::symlink_metadata(location.run(run.id).join(name)).is_ok() {
+            remove(location, &Path::new("runs").join(run.id.to_string()).join(name));
+        }
+    }
 }
 
 /// The directories of runs that the store does not have any more, and their bytes.

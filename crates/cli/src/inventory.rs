@@ -16,7 +16,7 @@ pub(crate) struct Inventory {
     pub(crate) objects: u64,
     /// Uploads of large values, under way or left by a process that has ended.
     pub(crate) unfinished: u64,
-    /// Work directories, logs and event logs of runs.
+    /// Work directories and logs of runs.
     pub(crate) runs: u64,
     /// Files put there for steps, unpacked files, and lock files of processes.
     pub(crate) scratch: u64,

@@ -9,7 +9,8 @@
 //! | `location`, `session`, `runs`, `steps` | the store, the runs in it, and their steps |
 //! | `worker_setup`, `run_worker`, `resume` | taking steps: of one run, or of any; resuming a run |
 //! | `follow` | following a run that other processes work on |
-//! | `event_log`, `digests`, `flows`, `housekeeping` | files beside the store: event logs, caches; their removal |
+//! | `event_log` | the event log of a run, as the store keeps it |
+//! | `digests`, `flows`, `housekeeping` | files beside the store: caches; their removal |
 //! | `results` | outputs as files |
 //! | `history`, `picture`, `pictured`, `timeline`, `page` | the history of a run, drawn and reported |
 //! | `doctor` | diagnosis of the machine |

@@ -1,7 +1,7 @@
 //! A run as pictures and reports need it: its flow, its attempts and its outcome.
 
 use crate::{
-    codes,
+    codes, event_log,
     exit::Exit,
     fault::Fault,
     finish::data_json,
@@ -73,11 +73,11 @@ impl Pictured {
         let is_done = run.status == RunStatus::Done;
         let drawn = program.map(|program| Scene::of(&program, &run.key));
         let drawn = drawn.or_else(|| run_meta::drawn(&session.location, run.id));
+        let mut history = History::of(&event_log::lines(&handle).await?);
         engine.stop();
         let asked = run_meta::read(&session.location, run.id);
         let directory = session.location.run(run.id);
         session.close().await?;
-        let mut history = History::read(&directory);
         let is_left = run.status.is_interrupted();
         if run.status.is_at_rest() || is_left {
             history.rests(|address| match &standing {

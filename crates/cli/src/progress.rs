@@ -1,16 +1,18 @@
 //! The progress of a run, counted by the steps of its flow. Fed with events from any source; views and `show` print it.
 
-use crate::{event_log::Counts, words};
+use crate::{
+    event_log::{Counts, Line},
+    words,
+};
 use onceflow_core::protocol::rows::Failed;
-use onceflow_engine::{EachProgress, EventKind, Outline, RunProgress, RunStatus};
-use serde::{Deserialize, Serialize};
+use onceflow_engine::{EachProgress, EventKind, Outline, ReportedOutcome, RunProgress, RunStatus};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most failures that are kept.
 const FAILURES_MAX: usize = 100;
 
 /// Counts of one step of the flow, with all steps inside it.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Group {
     pub(crate) done: usize,
     pub(crate) reused: usize,
@@ -32,10 +34,8 @@ pub(crate) struct Group {
     /// Elements of its list.
     pub(crate) elements: Option<usize>,
     /// Steps that were done before this process began to follow the run.
-    #[serde(skip)]
     pub(crate) before: usize,
     /// Steps of one element, if all elements have the same number.
-    #[serde(skip)]
     pub(crate) per_element: Option<usize>,
 }
 
@@ -85,13 +85,12 @@ impl Group {
 }
 
 /// The progress of a run, by step.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
     /// Groups in the order of their first events.
     pub(crate) groups: Vec<(String, Group)>,
     at: BTreeMap<String, usize>,
     pub(crate) failures: Vec<Failed>,
-    #[serde(skip)]
     pub(crate) end: Option<RunStatus>,
     pub(crate) started_ms: Option<u64>,
     pub(crate) last_ms: Option<u64>,
@@ -100,10 +99,8 @@ pub(crate) struct Progress {
     /// Steps that were counted but not listed one by one.
     pub(crate) unlisted: usize,
     /// By the name of an outermost each: the number of steps of each name per element, if that is the same for all.
-    #[serde(skip)]
     shapes: BTreeMap<String, BTreeMap<String, usize>>,
     /// Steps that were done on other machines.
-    #[serde(skip)]
     pub(crate) elsewhere: usize,
 }
 
@@ -165,13 +162,17 @@ impl Progress {
     /// Adds counts of events that are not listed.
     pub(crate) fn unlisted(&mut self, ms: u64, counts: &Counts) {
         self.last_ms = Some(ms);
+        let whole = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
         for (step, counts) in counts {
-            self.unlisted += counts.done + counts.reused;
+            self.unlisted += whole(counts.done + counts.reused);
+            if step.is_empty() {
+                continue;
+            }
             let group = self.group(step);
-            group.done += counts.done;
-            group.reused += counts.reused;
-            group.undone += counts.undone;
-            group.attempts += counts.attempts;
+            group.done += whole(counts.done);
+            group.reused += whole(counts.reused);
+            group.undone += whole(counts.undone);
+            group.attempts += whole(counts.attempts);
             group.spent_ms += counts.spent_ms;
             group.last_ms = Some(ms);
             group.first_ms.get_or_insert(ms);
@@ -265,6 +266,24 @@ impl Progress {
         self.groups.iter_mut().for_each(|(_, group)| group.failed.clear());
         for failed in failures {
             self.group(&failed.address).failed.insert(failed.address.to_string());
+        }
+    }
+
+    /// Adds a line of an event log; returns the duration of the attempt that it ends.
+    pub(crate) fn read(&mut self, line: &Line) -> Option<u64> {
+        if let Some(counts) = &line.unlisted {
+            self.unlisted(line.t, counts);
+        }
+        if line.resumed {
+            self.resumed(line.t);
+        }
+        match (&line.what, &line.said, line.step.as_deref()) {
+            (Some(what), ..) => self.saw(line.t, what),
+            (None, Some(ReportedOutcome::Redo), Some(address)) => {
+                self.will_redo(address);
+                None
+            }
+            _ => None,
         }
     }
 

@@ -156,6 +156,7 @@ mod tests {
             is_there: true,
             is_given: true,
             server: None,
+            backend: None,
             bytes_max: None,
         };
         let run = RunId([7; 8]);

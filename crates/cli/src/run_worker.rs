@@ -1,7 +1,7 @@
 //! This process at work on one run: as the only worker of the run, which it attends, or as one of several workers.
 
 use crate::{
-    event_log::{self, EventLogs, Reader},
+    event_log::{self, Reader},
     executors,
     exit::Exit,
     fault::Fault,
@@ -106,8 +106,7 @@ impl RunWorker {
         Ok(self.engine.close().await?)
     }
 
-    /// Takes steps of the run, shows its events and writes them into the event log, until the run rests or a signal
-    /// asks to stop. At rest, `goes_on` may start it again: it is passed the summary, and how often it did so before.
+    /// Takes steps of the run and shows its events, until the run rests or a signal asks to stop. At rest, `goes_on` may start it again: it is passed the summary, and how often it did so before.
     ///
     /// # Errors
     /// If the store does not answer, or has no room.
@@ -119,28 +118,27 @@ impl RunWorker {
         goes_on: impl AsyncFn(&Summary, usize) -> Result<bool, Fault>,
     ) -> Result<Worked, Fault> {
         let RunWorker { engine, key, is_shared, location, printer, events, _outages } = self;
-        let directory = location.run(handle.id());
         let mut shown = match is_shared {
             true => {
-                let mut reader = Reader::open(&directory);
-                reader.more();
+                // Other workers have events too, so they are shown from the log, also those of this process.
+                drop(events);
+                let mut reader = Reader::open(handle);
+                reader.more().await?;
                 engine.start_work();
-                let written = tokio::spawn(write(events, engine.clone(), location.clone()));
                 let follower = Follower::new(&engine, &location, &printer, handle.clone(), true, reader);
-                Shown::FromLog(Box::new((follower, view)), written)
+                Shown::FromLog(Box::new((follower, view)))
             }
             false => {
                 engine.begin_attended().await?;
                 executors::home(&location).tidy(handle.id());
-                let writer = event_log::Writer::attend(&directory);
-                Shown::AsItHappens(tokio::spawn(show(events, key, writer, view)))
+                Shown::AsItHappens(tokio::spawn(show(events, key, view)))
             }
         };
         let mut tried = 0;
         let waited = loop {
             let rests = async {
                 match &mut shown {
-                    Shown::FromLog(from_log, _) => {
+                    Shown::FromLog(from_log) => {
                         let (follower, view) = &mut **from_log;
                         Ok(follower.until_rest(view).await?.expect("a shared run is never alone"))
                     }
@@ -176,10 +174,9 @@ impl RunWorker {
         drain(&engine, signals, &printer).await?;
         drop(_outages);
         let view = match shown {
-            Shown::FromLog(from_log, written) => {
+            Shown::FromLog(from_log) => {
                 let (mut follower, mut view) = *from_log;
-                drop(written.await);
-                follower.show(&mut view);
+                follower.show_rest(&mut view).await?;
                 view.end();
                 view
             }
@@ -207,7 +204,7 @@ impl RunWorker {
 /// The source of a worker's view: other workers of a shared run have events too.
 enum Shown<'a> {
     AsItHappens(JoinHandle<View>),
-    FromLog(Box<(Follower<'a>, View)>, JoinHandle<()>),
+    FromLog(Box<(Follower<'a>, View)>),
 }
 
 /// Takes no further steps, and finishes those of other runs, unless a signal asks to stop.
@@ -222,19 +219,9 @@ async fn drain(engine: &Engine, signals: &mut Signals, printer: &Printer) -> Res
     }
 }
 
-/// Shows the events of this process in one run, and writes them into its log, until there are no more.
-async fn show(events: UnboundedReceiver<Event>, key: String, writer: event_log::Writer, mut view: View) -> View {
-    event_log::follow(events, key, writer, |ms, what| view.saw(ms, what)).await;
+/// Shows the events of this process in one run, until there are no more.
+async fn show(events: UnboundedReceiver<Event>, key: String, mut view: View) -> View {
+    event_log::follow(events, key, |ms, what| view.saw(ms, what)).await;
     view.end();
     view
-}
-
-/// Writes the events of this process in any run into the log of each, until there are no more.
-async fn write(mut events: UnboundedReceiver<Event>, engine: Engine, location: StoreLocation) {
-    const AT_ONCE_MAX: usize = 256;
-    let (mut some, mut logs) = (Vec::with_capacity(AT_ONCE_MAX), EventLogs::new(engine, location));
-    while events.recv_many(&mut some, AT_ONCE_MAX).await > 0 {
-        logs.write(event_log::now_ms(), &some).await;
-        some.clear();
-    }
 }

@@ -1,6 +1,6 @@
 //! An open store for a command: its directory or server, the store there, and an engine on it.
 
-use crate::{fault::Fault, housekeeping, location::StoreLocation, printer::Printer, runs};
+use crate::{event_log, fault::Fault, housekeeping, location::StoreLocation, printer::Printer, runs};
 use onceflow_core::model::task::DEFAULT_CLASS;
 use onceflow_engine::{Engine, Options, Summary};
 use onceflow_store::{Store, world::RealWorld};
@@ -51,7 +51,8 @@ impl Session {
     /// If the store does not answer.
     pub(crate) async fn idle(&self) -> Result<Engine, Fault> {
         let scratch = crate::executors::home(&self.location).scratch();
-        let options = Options { works: false, scratch, locks: true, ..Options::default() };
+        let event_log = Some(event_log::OPTIONS);
+        let options = Options { works: false, scratch, locks: true, event_log, ..Options::default() };
         Ok(Engine::open(&self.store, options).await?)
     }
 

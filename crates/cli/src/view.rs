@@ -63,11 +63,19 @@ impl View {
         }
     }
 
-    /// Shows a line of an event log.
-    pub(crate) fn read(&mut self, line: &Line) {
+    /// Shows a line of an event log. `is_elsewhere` says that a worker on another machine logged it.
+    pub(crate) fn read(&mut self, line: &Line, is_elsewhere: bool) {
+        if let Some(EventKind::DidCommit { address }) = &line.what
+            && is_elsewhere
+            && !words::is_helper(address)
+        {
+            self.progress.elsewhere += 1;
+        }
         match &line.what {
             Some(what) => self.saw(line.t, what),
-            None => drop(self.progress.read(line)),
+            None => {
+                self.progress.read(line);
+            }
         }
     }
 

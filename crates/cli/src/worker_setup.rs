@@ -2,7 +2,7 @@
 //! steps of a single run, another those of any run on the store.
 
 use crate::{
-    args, executors,
+    args, event_log, executors,
     fault::Fault,
     housekeeping,
     session::{ANY, Session, own_class},
@@ -128,6 +128,7 @@ impl WorkerSetup {
             scratch: executors::home(location).scratch(),
             locks: true,
             about: Some(about),
+            event_log: Some(event_log::OPTIONS),
             ..Options::default()
         };
         let engine = Engine::open(&session.store, options).await?;

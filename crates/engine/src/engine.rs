@@ -122,7 +122,9 @@ impl Engine {
                 }
             })
         }));
-        shared.world.spawn("onceflow events", Box::pin(shared.events.run(shared.records.clone())));
+        shared.write_event_logs();
+        let events = shared.events.run(shared.records.clone(), shared.event_logs.queue());
+        shared.world.spawn("onceflow events", Box::pin(events));
         let worker = works.then(|| Worker::start(shared.clone()));
         if works {
             shared.world.spawn("onceflow housekeeping", Box::pin(shared.clone().keep_house()));
@@ -341,7 +343,7 @@ impl Engine {
         shared.signals.due.notify_one();
         let run = shared.runs.remember(plan, header, State::begins(generation));
         let what = crate::events::EventKind::DidStart { generation: generation.0 };
-        shared.events.tell(position, Event { run: run.key.clone(), kind: what });
+        shared.events.tell(position, &run, what);
         Ok(Some(self.handle(&asked.start.key, id)))
     }
 

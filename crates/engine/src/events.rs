@@ -4,9 +4,9 @@
 //! An event is true, but two workers may publish it: a worker whose reply was lost and which finds the step gone cannot
 //! know that another committed it.
 
-use crate::{RunStatus, task::Used};
-use onceflow_core::protocol::rows::Failed;
-use onceflow_store::{Position, Records};
+use crate::{RunStatus, event_log::LogQueue, runs::Run, task::Used};
+use onceflow_core::protocol::{ids::RunId, rows::Failed};
+use onceflow_store::{Position, Records, World};
 use std::sync::{
     Arc, Mutex,
     atomic::{AtomicUsize, Ordering::Relaxed},
@@ -22,8 +22,8 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// The kinds of events.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The kinds of events. Event logs contain them: new kinds go to the end.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum EventKind {
     /// The run was started, or got a new plan.
     DidStart {
@@ -107,6 +107,27 @@ pub enum EventKind {
     },
 }
 
+impl EventKind {
+    /// The address of the step that the event is about.
+    pub fn address(&self) -> Option<&str> {
+        match self {
+            EventKind::WillRun { address, .. }
+            | EventKind::DidOpen { address, .. }
+            | EventKind::DidTurn { address, .. }
+            | EventKind::DidCommit { address }
+            | EventKind::DidReuse { address }
+            | EventKind::DidUse { address, .. }
+            | EventKind::DidMarkUnknown { address }
+            | EventKind::WillWait { address }
+            | EventKind::DidLose { address }
+            | EventKind::HeldUp { address, .. }
+            | EventKind::DidUndo { address } => Some(address),
+            EventKind::DidFail(failed) => Some(&failed.address),
+            EventKind::DidStart { .. } | EventKind::DidEnd { .. } => None,
+        }
+    }
+}
+
 impl std::fmt::Display for Event {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.run, self.kind)
@@ -143,20 +164,37 @@ impl std::fmt::Display for EventKind {
 
 type Listener = mpsc::UnboundedSender<Event>;
 
-/// Publishes events to listeners.
-#[derive(Default)]
+/// An event that waits until it is durable.
+struct Told {
+    position: Position,
+    event: Event,
+    run: RunId,
+    plan: u32,
+    /// The time on this machine's clock.
+    ms: u64,
+}
+
+/// Publishes events to listeners, and to the event logs of runs.
 pub(crate) struct Events {
+    world: Arc<dyn World>,
+    /// Event logs are written, so events are wanted also without listeners.
+    is_logged: bool,
     listeners: Mutex<Vec<Listener>>,
     listening: AtomicUsize,
     /// Held from a commit to its being queued, so that the queue has the order of the commits.
     order: tokio::sync::Mutex<()>,
-    queue: Mutex<Option<mpsc::UnboundedSender<(Position, Event)>>>,
+    queue: Mutex<Option<mpsc::UnboundedSender<Told>>>,
 }
 
 impl Events {
-    /// At least one listener is subscribed.
+    pub(crate) fn new(world: Arc<dyn World>, is_logged: bool) -> Arc<Self> {
+        let (listeners, listening, order, queue) = Default::default();
+        Arc::new(Events { world, is_logged, listeners, listening, order, queue })
+    }
+
+    /// At least one listener is subscribed, or events are logged.
     pub(crate) fn wanted(&self) -> bool {
-        self.listening.load(Relaxed) > 0
+        self.is_logged || self.listening.load(Relaxed) > 0
     }
 
     /// Holds back other events until the guard is dropped, if there are listeners.
@@ -172,26 +210,29 @@ impl Events {
         receiver
     }
 
-    /// Publishes an event once everything up to `position` is durable.
-    pub(crate) fn tell(&self, position: Position, event: Event) {
+    /// Publishes an event of a run once everything up to `position` is durable.
+    pub(crate) fn tell(&self, position: Position, run: &Run, kind: EventKind) {
         let queue = self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(queue) = queue.as_ref() {
+            let (event, ms) = (Event { run: run.key.clone(), kind }, self.world.clock().as_ms());
+            let keys = &run.plan.keys;
             // The queue has no receiver any more when the engine has closed.
-            let _closed = queue.send((position, event));
+            let _closed = queue.send(Told { position, event, run: keys.run, plan: keys.generation.0, ms });
         }
     }
 
-    /// Publishes queued events in order; ends when [`Events::close`] was called.
-    pub(crate) fn run(self: &Arc<Self>, records: Arc<dyn Records>) -> impl Future<Output = ()> + use<> {
+    /// Publishes queued events in order, and logs them; ends when [`Events::close`] was called.
+    pub(crate) fn run(self: &Arc<Self>, records: Arc<dyn Records>, log: LogQueue) -> impl Future<Output = ()> + use<> {
         let (sender, mut receiver) = mpsc::unbounded_channel();
         *self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(sender);
         let events = self.clone();
         async move {
-            while let Some((position, event)) = receiver.recv().await {
+            while let Some(Told { position, event, run, plan, ms }) = receiver.recv().await {
                 if let Err(error) = records.durable(position).await {
-                    tracing::error!(%error, "what happened cannot be told, because it may not last");
+                    tracing::error!(%error, "dropping events: the commit may not be durable");
                     break;
                 }
+                log.log((run, &event.run, plan), ms, &event.kind);
                 events.publish(&event);
             }
             // Listeners see the end.

@@ -19,6 +19,7 @@
 //! | `tx` | a flow's own rows, and its outbox |
 //! | [`scope`] | sessions of light scopes, in memory |
 //! | [`events`] | events of runs, in order |
+//! | `event_log` | writes the events of runs into the store, and reads them |
 
 #![forbid(unsafe_code)]
 
@@ -26,6 +27,7 @@ mod commit;
 mod data;
 mod engine;
 mod error;
+mod event_log;
 pub mod events;
 mod handle;
 mod kernel;
@@ -51,6 +53,9 @@ pub use engine::{
     workers::{Backlog, MissingTask, WorkerInfo, WorkerStep},
 };
 pub use error::{DAMAGE, Error, SOURCE_CHANGED, is_damage};
+pub use event_log::{
+    EventLogOptions, EventLogReader, LogEntry, LogEntryKind, ReportedOutcome, Unlisted, UnlistedCounts,
+};
 pub use events::{Event, EventKind};
 pub use handle::{Handle, Resolution};
 pub use onceflow_store::values::census::Weight;

@@ -1,6 +1,6 @@
 //! Settings of an engine and its worker.
 
-use crate::resources::Resources;
+use crate::{event_log::EventLogOptions, resources::Resources};
 use onceflow_core::Shard;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::PathBuf};
@@ -47,6 +47,9 @@ pub struct Options {
     /// a run leaves steps whose task it lacks to workers that offer it, and keeps the logs of its steps in the store.
     /// All workers of a store should register, or none.
     pub about: Option<About>,
+    /// Keeps event logs of the runs that this engine starts or works on, in the store: see
+    /// [`Handle::event_log`](crate::Handle::event_log). Without it, and without listeners, events cost nothing.
+    pub event_log: Option<EventLogOptions>,
     /// Resources that tasks take by type. A working engine refuses a task that takes a resource it lacks.
     pub resources: Resources,
     /// The maximum of modules in one graph: see [`GRAPH_MODULES_MAX`](onceflow_core::limits::GRAPH_MODULES_MAX).
@@ -110,6 +113,7 @@ impl Default for Options {
             scratch: std::env::temp_dir(),
             locks: false,
             about: None,
+            event_log: None,
             resources: Resources::default(),
             graph_modules_max: onceflow_core::limits::GRAPH_MODULES_MAX,
         }

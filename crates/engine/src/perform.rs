@@ -15,7 +15,7 @@ pub(crate) use task::may_decide;
 use crate::{
     Error,
     error::DAMAGE,
-    events::{Event, EventKind},
+    events::EventKind,
     kernel::{Heartbeat, Job, WorkCommit},
     runs::Run,
     seams,
@@ -161,7 +161,7 @@ impl Work<'_> {
     }
 
     fn tell(&self, position: Position, what: EventKind) {
-        self.worker.shared.events.tell(position, Event { run: self.run.key.clone(), kind: what });
+        self.worker.shared.events.tell(position, &self.run, what);
     }
 
     /// Sends an event that belongs to no commit, after the events of all earlier commits.

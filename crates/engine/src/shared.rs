@@ -2,8 +2,8 @@
 //! job.
 
 use crate::{
-    Error, events::Events, kernel::Kernel, options::Options, resources::Resources, runs::Runs, signals::Signals,
-    task::Tasks,
+    Error, event_log::EventLogs, events::Events, kernel::Kernel, options::Options, resources::Resources, runs::Runs,
+    signals::Signals, task::Tasks,
 };
 use onceflow_core::{
     Fences, Key, Row, Shard,
@@ -22,6 +22,7 @@ pub(crate) struct Shared {
     pub(crate) world: Arc<dyn World>,
     pub(crate) options: Options,
     pub(crate) events: Arc<Events>,
+    pub(crate) event_logs: EventLogs,
     /// Claims and commits.
     pub(crate) kernel: Arc<Kernel>,
     /// The runs, as this process has read them.
@@ -61,12 +62,14 @@ impl Shared {
             is_same_attempt: step::is_same_attempt,
         });
         let small = options.scratch.join(crate::data::scratch_name(kernel.fences.incarnation()));
+        let events = Events::new(world.clone(), options.event_log.is_some());
         Arc::new(Shared {
             records,
             values,
             world,
             options,
-            events: Arc::default(),
+            events,
+            event_logs: EventLogs::default(),
             runs: Runs::new(kernel.clone()),
             kernel,
             signals: Signals::new(),

@@ -36,6 +36,27 @@ pub enum RunStatus {
 }
 
 impl RunStatus {
+    /// Every status; of two with the same word, the more frequent one first.
+    const ALL: [RunStatus; 14] = {
+        use RunStatus::*;
+        [
+            Running,
+            Interrupted,
+            Failing,
+            Failed,
+            Waiting,
+            Planning,
+            Cancelling,
+            Undoing,
+            UndoInterrupted,
+            Removing,
+            Done,
+            Undone,
+            Cancelled,
+            NotUndone,
+        ]
+    };
+
     /// The status stays until an operator or a caller acts. An interrupted run is not at rest: any worker may continue
     /// it.
     pub fn is_at_rest(self) -> bool {
@@ -102,6 +123,14 @@ impl From<&Status> for RunStatus {
 impl serde::Serialize for RunStatus {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for RunStatus {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let word = String::deserialize(deserializer)?;
+        let unknown = || serde::de::Error::custom(format!("no run is {word:?}"));
+        RunStatus::ALL.into_iter().find(|status| status.to_string() == word).ok_or_else(unknown)
     }
 }
 

@@ -128,7 +128,7 @@ pub(crate) struct Aside {
 pub const TIMEOUT: &str = "OF0321";
 
 /// Resources of the machine that an attempt used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Used {
     /// Processor time of all processes that it started and waited for.
     pub cpu_ms: u64,

@@ -1,24 +1,24 @@
-//! A line of an event log, as it is written and read.
+//! A line of an event log, as commands read it; and an event as programs read it.
 
-use super::{
-    cut::Counts,
-    reported::{self, ReportedOutcome},
-};
-use crate::words;
+use crate::{picture::scene::box_id, words};
 use onceflow_core::protocol::rows::Failed;
-use onceflow_engine::{EventKind, RunStatus, task::Used};
-use serde::Deserialize;
+use onceflow_engine::{EventKind, LogEntry, LogEntryKind, ReportedOutcome, Unlisted, UnlistedCounts};
 use serde_json::{Value, json};
-use std::borrow::Cow;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Counts of unlisted events by the id of the step's box; under the empty id, those of steps beyond the log's bound.
+pub(crate) type Counts = BTreeMap<String, Unlisted>;
 
 /// A line.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
     /// The time, in milliseconds since 1970.
     pub(crate) t: u64,
+    /// The host name of the worker that logged it.
+    pub(crate) host: Arc<str>,
     /// The address of the step it is about.
     pub(crate) step: Option<String>,
-    /// The event.
+    /// The event. To a reader of events alone, a reported outcome looks as if the step's worker had logged it.
     pub(crate) what: Option<EventKind>,
     /// The reported outcome, if an operator or a sender reported it rather than the worker.
     pub(crate) said: Option<ReportedOutcome>,
@@ -28,13 +28,46 @@ pub(crate) struct Line {
     pub(crate) resumed: bool,
 }
 
-/// The names of the events that count unlisted events, and that say that a process resumed the run.
-const NOT_LISTED: &str = "not-listed";
-const DID_RESUME: &str = "did-resume";
+impl Line {
+    /// Makes the line of an entry.
+    pub(super) fn of(entry: LogEntry) -> Self {
+        let line = Line { t: entry.ms, host: entry.host, ..Line::default() };
+        match entry.kind {
+            LogEntryKind::Event(what) => Line { step: what.address().map(str::to_owned), what: Some(what), ..line },
+            LogEntryKind::Reported { address, outcome } => {
+                let what = match &outcome {
+                    ReportedOutcome::Done { .. } => Some(EventKind::DidCommit { address: address.clone() }),
+                    ReportedOutcome::Redo => None,
+                    ReportedOutcome::Failed(why) => Some(EventKind::DidFail(Failed {
+                        address: address.as_str().into(),
+                        attempt: 1,
+                        causes: vec![why.clone()],
+                        started: false,
+                    })),
+                };
+                Line { step: Some(address), what, said: Some(outcome), ..line }
+            }
+            LogEntryKind::Resumed => Line { resumed: true, ..line },
+            LogEntryKind::Unlisted(counts) => Line { unlisted: Some(by_box(&counts)), ..line },
+        }
+    }
 
-/// An event as JSON: the same in an event log and on stderr, except that stderr shows the names of steps without a
-/// slash.
-pub(crate) fn line(ms: u64, what: &EventKind) -> Value {
+    /// The run is at rest.
+    pub(crate) fn is_end(&self) -> bool {
+        matches!(self.what, Some(EventKind::DidEnd { .. }))
+    }
+}
+
+fn by_box(counts: &UnlistedCounts) -> Counts {
+    let mut of = Counts::new();
+    for (address, counts) in counts {
+        of.entry(box_id(address)).or_default().add(counts);
+    }
+    of
+}
+
+/// An event as JSON, with the address of its step.
+fn line(ms: u64, what: &EventKind) -> Value {
     match what {
         EventKind::DidStart { generation } => json!({"t": ms, "event": "did-start", "plan": generation}),
         EventKind::WillRun { address, attempt } => {
@@ -79,89 +112,4 @@ pub(crate) fn told(ms: u64, what: &EventKind) -> Option<Value> {
         line["step"] = json!(words::step(&address));
     }
     Some(line)
-}
-
-/// Makes the line that counts unlisted events.
-pub(super) fn not_listed(ms: u64, counts: &Counts) -> Value {
-    json!({"t": ms, "event": NOT_LISTED, "of": counts})
-}
-
-/// Makes the line that says that a process begins to attend the run.
-pub(super) fn did_resume(ms: u64) -> Value {
-    json!({"t": ms, "event": DID_RESUME})
-}
-
-/// All fields that any line has.
-#[derive(Deserialize)]
-struct Raw<'a> {
-    #[serde(borrow)]
-    event: Cow<'a, str>,
-    #[serde(default)]
-    t: u64,
-    #[serde(borrow)]
-    step: Option<Cow<'a, str>>,
-    #[serde(default)]
-    attempt: u32,
-    #[serde(default)]
-    elements: u32,
-    #[serde(default)]
-    iteration: u32,
-    #[serde(default)]
-    plan: u32,
-    #[serde(default)]
-    cpu_ms: u64,
-    peak_bytes: Option<u64>,
-    #[serde(borrow)]
-    how: Option<Cow<'a, str>>,
-    #[serde(default)]
-    causes: Vec<String>,
-    why: Option<String>,
-    said: Option<Value>,
-    of: Option<Counts>,
-}
-
-/// Parses a line; `None` if it is not one.
-pub(super) fn read(text: &[u8]) -> Option<Line> {
-    let raw: Raw<'_> = serde_json::from_slice(text).ok()?;
-    let (t, said) = (raw.t, raw.said.as_ref().and_then(reported::read));
-    let step = raw.step.as_deref().map(str::to_owned);
-    let (resumed, unlisted) = (raw.event == DID_RESUME, raw.of.clone().filter(|_| raw.event == NOT_LISTED));
-    Some(Line { t, step, what: what(raw), said, unlisted, resumed })
-}
-
-fn what(raw: Raw<'_>) -> Option<EventKind> {
-    let attempt = raw.attempt;
-    let address = || raw.step.as_deref().map(str::to_owned);
-    Some(match &*raw.event {
-        "did-start" => EventKind::DidStart { generation: raw.plan },
-        "will-run" => EventKind::WillRun { address: address()?, attempt },
-        "did-commit" => EventKind::DidCommit { address: address()? },
-        "did-reuse" => EventKind::DidReuse { address: address()? },
-        "did-open" => EventKind::DidOpen { address: address()?, elements: raw.elements },
-        "did-turn" => EventKind::DidTurn { address: address()?, iteration: raw.iteration },
-        "did-use" => {
-            let used = Used { cpu_ms: raw.cpu_ms, peak_bytes: raw.peak_bytes };
-            EventKind::DidUse { address: address()?, attempt, used }
-        }
-        "did-fail" => {
-            EventKind::DidFail(Failed { address: address()?.into(), attempt, causes: raw.causes, started: false })
-        }
-        "will-wait" => EventKind::WillWait { address: address()? },
-        "did-lose-track" => EventKind::DidMarkUnknown { address: address()? },
-        "did-lose" => EventKind::DidLose { address: address()? },
-        "held-up" => EventKind::HeldUp { address: address()?, why: raw.why? },
-        "did-undo" => EventKind::DidUndo { address: address()? },
-        "did-end" => EventKind::DidEnd { how: ended(raw.how.as_deref()?)? },
-        _ => return None,
-    })
-}
-
-/// Parses the status in a line; earlier versions had other words for two of them.
-fn ended(word: &str) -> Option<RunStatus> {
-    use RunStatus::{Cancelled, Done, Failed, NotUndone, Undone, Waiting};
-    match word {
-        "failed and undone" => Some(Undone),
-        "not undone" => Some(NotUndone),
-        word => [Done, Failed, Waiting, Cancelled, Undone, NotUndone].into_iter().find(|end| end.to_string() == word),
-    }
 }

@@ -187,7 +187,7 @@ fn stands(history: &History) -> BTreeMap<String, Stand> {
     }
     for (id, counts) in &history.unlisted {
         let stand = stands.entry(id.clone()).or_default();
-        (stand.done, stand.reused) = (stand.done + counts.done, stand.reused + counts.reused);
+        (stand.done, stand.reused) = (stand.done + counts.done as usize, stand.reused + counts.reused as usize);
         stand.spent_ms += counts.spent_ms;
         stand.used = history::both(stand.used, history::used_unlisted(counts));
         if counts.undone > 0 {

@@ -143,10 +143,7 @@ fn one(known: &RunDiskUsage) -> String {
         let beside = beside(part.weight);
         text.push_str(&format!("{bytes:>10}  {}{of}  ({}){beside}\n", part.used.name(), keeps(part, summary)));
     }
-    text.push_str(&format!(
-        "{:>10}  its directory: work, logs and event_log  (until its history ends)\n",
-        words::bytes(*disk)
-    ));
+    text.push_str(&format!("{:>10}  its directory: work and logs  (until its history ends)\n", words::bytes(*disk)));
     text
 }
 

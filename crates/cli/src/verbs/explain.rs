@@ -20,7 +20,7 @@ use onceflow_core::{
     model::{InstancePath as Address, program::Source},
     plan::{Explanation, Fate, Reason, explain::all_done},
 };
-use onceflow_engine::{Engine, Error, EventKind, Summary};
+use onceflow_engine::{Engine, Error, EventKind, Handle, Summary};
 use serde_json::json;
 
 /// Prints the steps that would run.
@@ -186,7 +186,7 @@ impl Found {
             found.undone = Some((run, preview.undos));
             return Ok(found);
         }
-        let mut eaches = opened(&session.location, run.id, &preview.explanation);
+        let mut eaches = opened(&engine.find(key).await?, &preview.explanation).await?;
         let Foresight { known, waits, notes } = Foresight::of(engine, &run, &mut preview).await?;
         eaches.extend(known.eaches);
         Ok(Found { explanation: preview.explanation, known: Known { eaches, ..known }, waits, notes, ..found })
@@ -194,15 +194,14 @@ impl Found {
 }
 
 /// Returns the eaches that are reused, with the number of their elements, as far as the event log has it.
-fn opened(
-    location: &StoreLocation,
-    run: onceflow_core::protocol::ids::RunId,
-    explanation: &Explanation,
-) -> plan::Eaches {
+///
+/// # Errors
+/// If the store does not answer.
+async fn opened(handle: &Handle, explanation: &Explanation) -> Result<plan::Eaches, Fault> {
     let reused = explanation.lines.iter().filter(|line| line.fate == Fate::Reused);
     let reused: std::collections::BTreeSet<_> = reused.map(|line| words::step(&line.address)).collect();
     let mut found = plan::Eaches::new();
-    for line in event_log::Reader::open(&location.run(run)).more() {
+    for line in event_log::lines(handle).await? {
         if let Some(EventKind::DidOpen { address, elements }) = line.what
             && reused.contains(&words::step(&address))
         {
@@ -216,7 +215,7 @@ fn opened(
             found.extend(names().filter(|name| !name.contains(['[', '@'])).map(|name| (name, far)));
         }
     }
-    found
+    Ok(found)
 }
 
 /// Reports that the run is being undone, so that nothing else will run.

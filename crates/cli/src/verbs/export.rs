@@ -1,7 +1,7 @@
 //! `onceflow export RUN FILE` and `onceflow import FILE`: moves a run that has ended to another store, as one file.
 
 use crate::{
-    args, asking, codes, event_log,
+    args, asking, codes,
     exit::Exit,
     fault::Fault,
     location::StoreLocation,
@@ -20,7 +20,7 @@ use std::{
 };
 
 /// The files beside the store that are exported with a run, and their largest size.
-const BESIDE: [&str; 3] = [ASKED, "inputs.json", event_log::NAME];
+const BESIDE: [&str; 2] = [ASKED, "inputs.json"];
 const ASKED: &str = "asked.json";
 const BESIDE_BYTES_MAX: u64 = 16 << 20;
 

@@ -27,7 +27,10 @@ pub(crate) async fn run(args: &args::Logs, location: StoreLocation, printer: &Pr
     let location = session.location.clone();
     let handle = engine.find(&run.key).await?;
     let directory = location.run(run.id).join("logs");
-    let mut shown = Shown { args, printer, read: BTreeMap::new(), elsewhere: BTreeMap::new() };
+    let mut reader = event_log::Reader::open(&handle);
+    let mut lines = Vec::new();
+    let mut shown =
+        Shown { args, printer, attempts: BTreeMap::new(), read: BTreeMap::new(), elsewhere: BTreeMap::new() };
     let by_any = is_for_any(&location, &handle).await?;
     loop {
         // First the check for a writer, then the read, so that nothing written before the writer left is missed.
@@ -35,6 +38,8 @@ pub(crate) async fn run(args: &args::Logs, location: StoreLocation, printer: &Pr
             false => engine.attendant(&run.key).await?.is_some(),
             true => args.follow && !handle.summary().await?.status.is_at_rest(),
         };
+        lines.extend(reader.more().await?);
+        shown.knows(&lines);
         shown.more(&directory)?;
         shown.show_from_elsewhere(&directory, handle.logs().await?);
         if !args.follow || !attended {
@@ -47,7 +52,6 @@ pub(crate) async fn run(args: &args::Logs, location: StoreLocation, printer: &Pr
     engine.stop();
     session.close().await?;
     if is_silent {
-        let lines = event_log::Reader::open(&location.run(run.id)).more();
         let mut known = steps::Known::of(&outline.unwrap_or_default());
         for line in &lines {
             line.step.iter().for_each(|address| known.heard(address, line.what.as_ref()));
@@ -115,6 +119,8 @@ impl Silence<'_> {
 struct Shown<'a> {
     args: &'a args::Logs,
     printer: &'a Printer,
+    /// The number of the last attempt at each step.
+    attempts: BTreeMap<String, u32>,
     /// The bytes of each file that were shown already.
     read: BTreeMap<PathBuf, u64>,
     /// By step on another machine: the attempt that was shown.
@@ -122,15 +128,13 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// Returns the number of the last attempt at each step.
-    fn attempts(&mut self, logs: &Path) -> BTreeMap<String, u32> {
-        let Some(run) = logs.parent() else { return BTreeMap::new() };
-        let lines = event_log::Reader::open(run).more();
-        let started = lines.into_iter().filter_map(|line| match line.what? {
-            EventKind::WillRun { address, attempt } => Some((address, attempt)),
-            _ => None,
-        });
-        started.collect()
+    /// Learns the number of the last attempt at each step.
+    fn knows(&mut self, lines: &[event_log::Line]) {
+        for line in lines {
+            if let Some(EventKind::WillRun { address, attempt }) = &line.what {
+                self.attempts.insert(address.clone(), *attempt);
+            }
+        }
     }
 
     /// Shows the output of steps on other machines, as far as the store has it.
@@ -161,9 +165,8 @@ impl Shown<'_> {
 
     /// Shows the output added since the last call.
     fn more(&mut self, directory: &Path) -> Result<(), Fault> {
-        let attempts = self.attempts(directory);
         for (step, path) in files(directory) {
-            let attempt = attempts.get(&step).copied().unwrap_or(1);
+            let attempt = self.attempts.get(&step).copied().unwrap_or(1);
             let wanted = self.args.step.as_deref().is_none_or(|wanted| steps::is_within(&step, wanted));
             if !wanted || self.args.attempt.is_some_and(|wanted| wanted != attempt) {
                 continue;

@@ -11,7 +11,7 @@ use crate::{
     session::Session,
     words,
 };
-use onceflow_engine::{RunStatus, Summary};
+use onceflow_engine::{Error, RunStatus, Summary};
 use serde_json::{Value, json};
 
 /// Lists runs.
@@ -25,7 +25,13 @@ pub(crate) async fn run(_: &args::Ls, location: StoreLocation, printer: &Printer
     let mut rows = Vec::with_capacity(all.len());
     for run in &all {
         let waits = runs::pending(&engine, run).await?;
-        rows.push(Row::of(run, &session.location, &waits));
+        let steps = match engine.find(&run.key).await {
+            Ok(handle) => handle.logged_steps().await?,
+            // Its history has just ended.
+            Err(Error::NoRun(_)) => 0,
+            Err(error) => return Err(error.into()),
+        };
+        rows.push(Row::of(run, &session.location, steps, &waits));
     }
     engine.stop();
     session.close().await?;
@@ -56,21 +62,21 @@ struct Row {
     id: String,
     flow: String,
     status: RunStatus,
-    steps: usize,
+    steps: u64,
     started_ms: u64,
     ended_ms: Option<u64>,
     next: String,
 }
 
 impl Row {
-    fn of(run: &Summary, location: &StoreLocation, waits: &[PendingStep]) -> Self {
+    fn of(run: &Summary, location: &StoreLocation, steps: u64, waits: &[PendingStep]) -> Self {
         let again = run_meta::again(run_meta::read(location, run.id).as_ref());
         Row {
             key: run.key.clone(),
             id: run.id.to_string(),
             flow: run.flow.clone(),
             status: run.status,
-            steps: event_log::steps(&location.run(run.id)),
+            steps,
             started_ms: run.started.as_ms(),
             ended_ms: run.ended.map(|ended| ended.as_ms()),
             next: runs::next(run, waits, again.as_deref()),

@@ -4,8 +4,7 @@
 mod undo;
 
 use crate::{
-    args, asking, codes,
-    event_log::{self, ReportedOutcome},
+    args, asking, codes, event_log,
     exit::Exit,
     fault::Fault,
     finish::data_json,
@@ -20,7 +19,7 @@ use crate::{
     words,
 };
 use onceflow_engine::{
-    Engine, EventKind, Handle, Resolution, RunStatus, StartedStep, Summary, UndecidedStep, task::Data,
+    Engine, Handle, ReportedOutcome, Resolution, RunStatus, StartedStep, Summary, UndecidedStep, task::Data,
 };
 use serde_json::json;
 
@@ -55,7 +54,7 @@ pub(crate) async fn run(args: &args::Resolve, location: StoreLocation, printer: 
         put_aside(&session.location, &engine, &handle, (&step.address, by)).await?;
     }
     handle.resolve(&step.address, resolution).await?;
-    told.write(&session.location.run(run.id), &step.address);
+    handle.log_report(&step.address, told).await?;
     let left = pending::all(&engine, &handle).await?;
     engine.close().await?;
     session.close().await?;
@@ -69,7 +68,7 @@ fn reported(resolution: &Resolution, step: &UndecidedStep) -> ReportedOutcome {
         Resolution::Done(outputs) => {
             let given = step.outputs.iter().zip(outputs);
             let given = given.map(|(port, data)| (port.name.clone(), bounded(data_json(data.clone()))));
-            ReportedOutcome::Done { event: None, outputs: given.collect() }
+            ReportedOutcome::Done { event: None, outputs: event_log::outputs_text(given) }
         }
         Resolution::Redo => ReportedOutcome::Redo,
         Resolution::Fail(why) => ReportedOutcome::Failed(why.clone()),
@@ -85,9 +84,7 @@ async fn put_aside(
     (address, by): (&str, u128),
 ) -> Result<(), Fault> {
     housekeeping::release_ended(engine, location).await?;
-    if handle.mark_unknown(address, by).await? {
-        event_log::append(&location.run(handle.id()), &EventKind::DidMarkUnknown { address: address.to_owned() });
-    }
+    handle.mark_unknown(address, by).await?;
     Ok(())
 }
 

@@ -1,8 +1,7 @@
 //! `onceflow send RUN EVENT [VALUE]`: delivers an event to the step that waits for it. It is delivered once.
 
 use crate::{
-    args, codes,
-    event_log::ReportedOutcome,
+    args, codes, event_log,
     exit::Exit,
     fault::Fault,
     finish::data_json,
@@ -16,7 +15,7 @@ use crate::{
     words,
 };
 use onceflow_core::model::Port;
-use onceflow_engine::{Resolution, Summary, UndecidedStep, task::Data};
+use onceflow_engine::{ReportedOutcome, Resolution, Summary, UndecidedStep, task::Data};
 use onceflow_exec::value::PortValue;
 use serde_json::json;
 
@@ -38,15 +37,16 @@ pub(crate) async fn run(args: &args::Send, location: StoreLocation, printer: &Pr
     let step = meant(&run, &waiting, args)?;
     let values = values(args, &step.outputs)?;
     let given = step.outputs.iter().zip(&values);
-    let given = given.map(|(port, data)| (port.name.clone(), bounded(data_json(data.clone())))).collect();
+    let given = given.map(|(port, data)| (port.name.clone(), bounded(data_json(data.clone()))));
+    let given = event_log::outputs_text(given);
     let (values, address) = (Resolution::Done(values), step.address.clone());
     let is_new = match &args.id {
         Some(id) => handle.resolve_once(&step.address, values, id).await?,
         None => handle.resolve(&step.address, values).await.map(|()| true)?,
     };
     if is_new {
-        ReportedOutcome::Done { event: Some(args.event.clone()), outputs: given }
-            .write(&session.location.run(run.id), &address);
+        let outcome = ReportedOutcome::Done { event: Some(args.event.clone()), outputs: given };
+        handle.log_report(&address, outcome).await?;
     }
     let step = words::step(&address);
     engine.close().await?;

@@ -37,8 +37,8 @@ pub(crate) async fn run(args: &args::Show, location: StoreLocation, printer: &Pr
     for (name, outcome) in &run.outputs {
         outputs.insert(name.clone(), data_json(handle.peek(outcome).await?));
     }
+    let mut progress = event_log::progress(&handle).await?;
     engine.stop();
-    let mut progress = event_log::progress(&session.location.run(run.id));
     let left = waiting
         .iter()
         .filter(|waits| matches!(waits.why, pending::Why::Left(_)))

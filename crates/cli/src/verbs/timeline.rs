@@ -12,7 +12,7 @@ pub(crate) async fn run(args: &Timeline, location: StoreLocation, printer: &Prin
     let run = Pictured::of(&args.run, location).await?;
     if run.history.is_empty() {
         let message = format!("nothing is written down about run `{}`", run.run.key);
-        let hint = "what happened is written down on the machine that worked on it, and may be deleted";
+        let hint = "its workers kept no event log, or an earlier version kept it in a file";
         return Err(Fault::new(Exit::No, codes::DRAWING, message).hint(hint));
     }
     if printer.json && args.output.is_none() {

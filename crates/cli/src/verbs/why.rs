@@ -5,7 +5,7 @@ mod tries;
 
 use crate::{
     args,
-    event_log::ReportedOutcome,
+    event_log::{reported_fate, reported_json, reported_text},
     exit::Exit,
     fault::Fault,
     location::StoreLocation,
@@ -37,8 +37,8 @@ pub(crate) async fn run(args: &args::Why, location: StoreLocation, printer: &Pri
     let reasons = handle.reasons().await?;
     let outline = handle.outline().await?.unwrap_or_default();
     let stands = Stands::of(&engine, &run, &args.step).await?;
+    let events = events(&handle).await?;
     engine.stop();
-    let events = events(&session.location, &run);
     session.close().await?;
     let mut known = steps::Known::of(&outline);
     reasons.iter().flat_map(|plan| &plan.lines).for_each(|(address, ..)| known.add(address));
@@ -168,7 +168,7 @@ impl Answer {
         let last = self.tries.last();
         let is_before = |last: &&Try| self.plans.first().is_some_and(|plan| last.plan < plan.plan);
         if let Some(said) = last.filter(|last| !is_before(last)).and_then(|last| last.said.as_ref()) {
-            return said.fate();
+            return reported_fate(said);
         }
         match (last.map(|last| &last.end), self.plans.first()) {
             (Some(End::Done), Some(plan))
@@ -322,7 +322,7 @@ impl Answer {
             let number = format!("try {}", one.number);
             text.push_str(&format!("{number:<7} plan {}, attempt {}{because}: {how}{took}\n", one.plan, one.attempt));
             if let Some(said) = &one.said {
-                text.push_str(&format!("said    {}\n", said.told()));
+                text.push_str(&format!("said    {}\n", reported_text(said)));
             }
         }
         match self.undo() {
@@ -367,7 +367,7 @@ impl Answer {
             json!({
                 "number": one.number, "plan": one.plan, "attempt": one.attempt, "started_ms": one.from,
                 "ended_ms": one.until, "end": end, "causes": causes, "because": one.because,
-                "said": one.said.as_ref().map(ReportedOutcome::to_json),
+                "said": one.said.as_ref().map(reported_json),
             })
         };
         json!({

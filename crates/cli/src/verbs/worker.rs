@@ -34,7 +34,7 @@ pub(crate) async fn run(args: &args::Worker, location: StoreLocation, printer: &
     let session = Session::make(location).await?;
     let mut signals = Signals::listen_to(SIGNALS)?;
     let engine = setup.engine(&session, "worker").await?;
-    let told = tokio::spawn(tell(engine.events(), engine.clone(), session.location.clone(), printer.clone()));
+    let told = tokio::spawn(tell(engine.events(), printer.clone()));
     let watching =
         session.store.lost().map(|lost| tokio::spawn(watch(lost, session.location.clone(), printer.clone())));
     let sweeping = tokio::spawn(keep_sweeping(engine.clone(), session.location.clone()));
@@ -153,26 +153,20 @@ struct Did {
     lost: usize,
 }
 
-/// Prints and counts the events of this worker, and writes them into the event logs of their runs.
-async fn tell(mut events: UnboundedReceiver<Event>, engine: Engine, location: StoreLocation, printer: Printer) -> Did {
-    const AT_ONCE_MAX: usize = 256;
-    let (mut some, mut did) = (Vec::with_capacity(AT_ONCE_MAX), Did::default());
-    let (mut logs, mut progress_of) =
-        (event_log::EventLogs::new(engine, location), BTreeMap::<String, Progress>::new());
-    while events.recv_many(&mut some, AT_ONCE_MAX).await > 0 {
+/// Prints and counts the events of this worker.
+async fn tell(mut events: UnboundedReceiver<Event>, printer: Printer) -> Did {
+    let (mut did, mut progress_of) = (Did::default(), BTreeMap::<String, Progress>::new());
+    while let Some(Event { run, kind: what }) = events.recv().await {
         let ms = event_log::now_ms();
-        logs.write(ms, &some).await;
-        for Event { run, kind: what } in some.drain(..) {
-            let took = progress_of.entry(run.to_string()).or_default().saw(ms, &what);
-            match &what {
-                EventKind::DidEnd { .. } => drop(progress_of.remove(&*run)),
-                EventKind::DidCommit { address } if !words::is_helper(address) && took.is_some() => did.done += 1,
-                EventKind::DidFail(_) => did.failed += 1,
-                EventKind::DidLose { .. } => did.lost += 1,
-                _ => {}
-            }
-            say(&printer, ms, &run, &what, took);
+        let took = progress_of.entry(run.to_string()).or_default().saw(ms, &what);
+        match &what {
+            EventKind::DidEnd { .. } => drop(progress_of.remove(&*run)),
+            EventKind::DidCommit { address } if !words::is_helper(address) && took.is_some() => did.done += 1,
+            EventKind::DidFail(_) => did.failed += 1,
+            EventKind::DidLose { .. } => did.lost += 1,
+            _ => {}
         }
+        say(&printer, ms, &run, &what, took);
     }
     did
 }

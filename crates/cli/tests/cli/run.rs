@@ -273,6 +273,13 @@ fn what_is_forgotten_leaves_nothing_behind() {
     assert_eq!(data["run_directories"], 0, "whoever worked last has swept: {data}");
     let runs: Vec<_> = fs::read_dir(bed.path(".onceflow/runs")).expect("runs").flatten().collect();
     assert_eq!(runs.len(), 1, "{runs:?}");
+    for name in ["trail.jsonl", "counts.json"] {
+        assert!(!runs[0].path().join(name).exists(), "the store has the event log");
+        fs::write(runs[0].path().join(name), "{}").expect("a file of an earlier version");
+    }
+    bed.run(&["gc"]).ends(0);
+    let left: Vec<_> = fs::read_dir(runs[0].path()).expect("a run").flatten().map(|entry| entry.file_name()).collect();
+    assert!(!left.iter().any(|name| name == "trail.jsonl" || name == "counts.json"), "{left:?}");
     let scratch: Vec<_> = fs::read_dir(bed.path(".onceflow/scratch")).expect("scratch").flatten().collect();
     assert!(scratch.is_empty(), "lock files go with their processes: {scratch:?}");
     assert!(!bed.path(".onceflow/workers").exists(), "the store alone knows its workers");

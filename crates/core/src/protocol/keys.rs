@@ -18,6 +18,9 @@
 //! | queue `w/` digest | run, step | the same, of a task that the worker that claimed it does not offer |
 //! | `L` run | the step's address | its log, on a store that several machines share |
 //! | `W` run | generation | the reasons why steps of that plan run, or do not |
+//! | `E` run | `b` worker, number | a block of events that this worker logged |
+//! | `E` run | `h0` worker | the counts of what this worker logged; changes whenever one of its blocks does |
+//! | `E` run | `h1` | the value that earlier blocks were sealed into |
 //! | `wanted` | digest | the tasks of such a queue: see [`unserved_name`] |
 //! | `timers` | deadline, run, step | [`Timer`](super::timer::Timer): wakes a suspended step |
 //! | `workers` | incarnation | the registration of a worker, with its last heartbeat |
@@ -71,6 +74,51 @@ pub fn logs(run: RunId) -> Group {
 /// Returns the group of the reasons why steps of a run ran, by plan; kept as long as its history.
 pub fn reasons(run: RunId) -> Group {
     Group::rows([&b"W"[..], &run.0].concat())
+}
+
+/// Returns the group of the event log of a run; kept as long as its history.
+pub fn events(run: RunId) -> Group {
+    Group::rows([&b"E"[..], &run.0].concat())
+}
+
+/// Returns the prefix of the names of the blocks of events that a worker logged.
+pub fn event_blocks(worker: u128) -> Name {
+    Name::join(&[b"b", &worker.to_be_bytes()])
+}
+
+/// Returns the name of a block of events, by its worker and number.
+pub fn event_block(worker: u128, number: u32) -> Name {
+    Name::join(&[b"b", &worker.to_be_bytes(), &number.to_be_bytes()])
+}
+
+/// Returns the worker and the number in a name that [`event_block`] made.
+pub fn of_event_block(name: &[u8]) -> Option<(u128, u32)> {
+    let (worker, number) = name.strip_prefix(b"b")?.split_first_chunk()?;
+    Some((u128::from_be_bytes(*worker), u32::from_be_bytes(number.try_into().ok()?)))
+}
+
+/// The prefix of the names of all rows of an event log but its blocks.
+pub const EVENT_HEADERS: &[u8] = b"h";
+
+/// Returns the name of the row that counts what a worker logged.
+pub fn event_header(worker: u128) -> Name {
+    Name::join(&[EVENT_HEADERS, b"0", &worker.to_be_bytes()])
+}
+
+/// Returns the worker in a name that [`event_header`] made.
+pub fn of_event_header(name: &[u8]) -> Option<u128> {
+    Some(u128::from_be_bytes(name.strip_prefix(b"h0")?.try_into().ok()?))
+}
+
+/// Returns the name of the row of the sealed part of an event log.
+pub fn sealed_events() -> Name {
+    Name::join(&[EVENT_HEADERS, b"1"])
+}
+
+/// Returns the name of the edge that holds the sealed part of an event log. It belongs to no generation, so that it
+/// outlives the outputs of earlier ones; there are two, which take turns when the log is sealed again.
+pub fn events_edge(run: RunId, port: u16) -> EdgeName {
+    EdgeName::Root(Name::join(&[RESULT, b"r", &run.0, &u32::MAX.to_be_bytes(), &port.to_be_bytes()]))
 }
 
 /// Returns the group of the registrations of workers.

@@ -67,6 +67,14 @@ pub const SEALED: u16 = u16::MAX;
 /// The port that stands for the program, which is kept as long as the history and the memos.
 pub const PROGRAM: u16 = u16::MAX - 1;
 
+/// The ports that stand for the sealed part of the event log, in turns: see [`keys::events_edge`].
+pub const EVENTS: [u16; 2] = [u16::MAX - 2, u16::MAX - 3];
+
+/// Deletes the rows that a run has for its history alone: logs, reasons and events.
+pub fn delete_history(batch: &mut crate::Batch, run: RunId) {
+    batch.delete_group(keys::logs(run)).delete_group(keys::reasons(run)).delete_group(keys::events(run));
+}
+
 /// The next action for a run that has no step in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -176,7 +184,7 @@ pub fn vanish<'a>(
     }
     draft.batch.delete_group(plan.keys.rows.clone()).delete_group(plan.keys.home.clone());
     draft.batch.delete(keys::heads().key(&header.key));
-    draft.batch.delete_group(keys::logs(plan.keys.run)).delete_group(keys::reasons(plan.keys.run));
+    delete_history(&mut draft.batch, plan.keys.run);
     // No run can find its memos, or those of its earlier generations, any more.
     if header.keep_ms.is_some() || plan.keys.generation > Generation(0) {
         draft.batch.put(keys::due(now, b'k', plan.keys.run, &header.key), rows::write(&Due::Keep(plan.keys.run)));

@@ -22,6 +22,8 @@ impl Engine {
             *lock(&self.shared.tasks) = Arc::default();
             *lock(&self.shared.resources) = Arc::default();
             self.shared.events.close();
+            self.shared.event_logs.close();
+            self.shared.event_logs.closed().await;
             // A handle may be waiting for the last commits.
             self.shared.signals.ring_all();
             Ok(self.shared.records.durable(self.shared.records.position()).await?)
@@ -72,5 +74,6 @@ impl Engine {
             worker.stop();
         }
         self.shared.events.close();
+        self.shared.event_logs.close();
     }
 }

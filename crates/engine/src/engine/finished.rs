@@ -82,7 +82,8 @@ impl Shared {
             _ => false,
         };
         if !lives {
-            batch.require_seen(head.clone(), seen).delete_group(keys::logs(run)).delete_group(keys::reasons(run));
+            batch.require_seen(head.clone(), seen);
+            run::delete_history(&mut batch, run);
             if matches!(found, Some(Head::Finished(finished)) if finished.run == run) {
                 batch.delete(head);
             }

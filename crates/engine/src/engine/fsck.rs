@@ -7,7 +7,7 @@
 //! | due | reported here: the remains of the run would never be removed |
 //! | memo (kept outputs) | reported if it holds a value or cannot be read; else a missing one is computed again |
 //! | an output that arrived and is no stored value | not reported: the run finds it missing when it is settled |
-//! | reasons, logs, workers, unserved tasks | only people read these; or the count of steps in flight reveals it |
+//! | reasons, logs, events, workers, unserved tasks | only people read these; or the count of steps in flight reveals it |
 //! | claims and deadlines | the step is claimed again |
 
 use super::Engine;

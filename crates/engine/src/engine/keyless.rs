@@ -124,12 +124,13 @@ impl Shared {
         let keys = Keys::new(finished.run, finished.generation);
         let outputs = (0..).zip(&finished.outputs).filter(|(_, (_, outcome))| stored(outcome).is_some());
         let ports = outputs.map(|(port, _)| port).chain(finished.sealed.as_ref().map(|_| SEALED)).chain([PROGRAM]);
-        let changes: Vec<_> = ports.map(|port| ValueChange::ReleaseHold { edge: keys.result_edge(port) }).collect();
+        let mut changes: Vec<_> = ports.map(|port| ValueChange::ReleaseHold { edge: keys.result_edge(port) }).collect();
         let head = keys::heads().key(key);
         let until = finished.ended.plus_ms(finished.header.history_ms);
         let mut batch = Batch::new(self.shard());
         batch.require_equals(head.clone(), row).delete(head).delete(keys::due(until, b'h', finished.run, key));
-        batch.delete_group(keys::logs(finished.run)).delete_group(keys::reasons(finished.run));
+        run::delete_history(&mut batch, finished.run);
+        changes.extend(self.release_sealed_events(&mut batch, finished.run).await?);
         match self.values.add_changes(&mut batch, &changes).await {
             // Its deadline has passed, and the removal of due runs is at it.
             Err(values::Error::LeaseLost { .. }) => return Ok(true),

@@ -16,12 +16,7 @@ use super::{
     preview::PreviewedPlan,
     reruns::Marks,
 };
-use crate::{
-    Error, Handle,
-    events::{Event, EventKind},
-    runs::Run,
-    shared::Shared,
-};
+use crate::{Error, Handle, events::EventKind, runs::Run, shared::Shared};
 use onceflow_core::{
     Key,
     model::{
@@ -253,7 +248,7 @@ impl Engine {
         let run = shared.runs.remember(plan, header, State::begins(generation));
         shared.signals.look.notify_one();
         let what = EventKind::DidStart { generation: generation.0 };
-        shared.events.tell(position, Event { run: run.key.clone(), kind: what });
+        shared.events.tell(position, &run, what);
         Ok(Some(self.handle(&asked.start.key, run.plan.keys.run)))
     }
 

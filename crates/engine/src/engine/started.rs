@@ -2,7 +2,7 @@
 //! gone, until another worker takes them over or they are parked.
 
 use super::{UndecidedStep, again::undecided, live::Live};
-use crate::{Error, Handle, perform::may_decide, runs::Run, shared::Shared};
+use crate::{Error, EventKind, Handle, perform::may_decide, runs::Run, shared::Shared};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     Fence, Key, Timestamp,
@@ -66,6 +66,9 @@ impl Handle {
             };
             let is_aside = self.shared.put_aside(&run, found).await?;
             self.shared.records.durable(self.shared.records.position()).await?;
+            if is_aside {
+                self.shared.log_outside(&run, EventKind::DidMarkUnknown { address: address.to_owned() });
+            }
             Ok(is_aside)
         })
     }

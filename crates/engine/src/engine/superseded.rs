@@ -8,6 +8,7 @@ use onceflow_core::{
         ids::{Generation, RunId},
         keys::{self, Keys},
         rows::{self, Head, State},
+        run,
     },
 };
 
@@ -41,7 +42,7 @@ impl Shared {
         batch.require_present(due.clone()).delete(due);
         if stays == Stays::Nothing {
             self.remove_all_kept(&Keys::new(run, Generation(0))).await?;
-            batch.delete_group(keys::logs(run)).delete_group(keys::reasons(run));
+            run::delete_history(&mut batch, run);
         }
         // A refused batch means that another process has done it.
         if self.records.commit(batch).await?.is_applied() && stays == Stays::Nothing {

@@ -1,5 +1,5 @@
 //! A run that has ended, as one stream of bytes that another store can import: its request, status, outputs, kept
-//! values, program, reasons and logs.
+//! values, program, reasons, logs and event log.
 //!
 //! ```text
 //! "onceflow run 1\n" · length and digest of the manifest · manifest · contents, one after the other
@@ -24,6 +24,9 @@ const MAGIC: &[u8] = b"onceflow run 1\n";
 /// Bytes of a manifest, without the contents.
 const MANIFEST_BYTES_MAX: u64 = 1 << 30;
 
+/// The name of the event log among the data that is carried beside a run. Versions without event logs ignore it.
+const EVENTS_NAME: &str = "events";
+
 /// The manifest of an exported run: everything but the contents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExportedRun {
@@ -45,7 +48,7 @@ pub struct ExportedRun {
     /// The rows of its reasons and of its logs.
     reasons: Vec<(Vec<u8>, Vec<u8>)>,
     logs: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Data that the caller added, by name.
+    /// Data that the caller added, by name; and the event log.
     pub beside: Vec<(String, Vec<u8>)>,
     /// Digest and length of every content, in the order of the stream.
     contents: Vec<(Digest, u64)>,

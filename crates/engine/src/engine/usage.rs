@@ -10,7 +10,7 @@ use onceflow_core::{
         ids::{END, FrameId, Generation, RunId, StepId},
         keys::{self, Keys},
         rows::{self, Finished, Head},
-        run::{PROGRAM, SEALED},
+        run::{EVENTS, PROGRAM, SEALED},
     },
 };
 use onceflow_store::values::census::{Census, Root, Weight};
@@ -33,9 +33,9 @@ pub enum UsageKind {
     Record,
     /// Elements of a list that is being made.
     Elements,
-    /// Rows of the run, without the logs of its steps.
+    /// Rows of the run, without the logs of its steps and its event log.
     Rows,
-    /// Logs of steps.
+    /// Logs of steps, and the event log.
     Logs,
 }
 
@@ -190,6 +190,7 @@ fn belongs(root: &Root) -> Option<Belongs> {
         let used = match port {
             SEALED => UsageKind::Record,
             PROGRAM => UsageKind::Program,
+            port if EVENTS.contains(&port) => UsageKind::Logs,
             _ => UsageKind::Output,
         };
         return Some(Belongs { port: Some(port), ..plain(run, used) });
@@ -252,6 +253,7 @@ impl Shared {
             (UsageKind::Rows, keys.kept),
             (UsageKind::Rows, keys::reasons(id)),
             (UsageKind::Logs, keys::logs(id)),
+            (UsageKind::Logs, keys::events(id)),
         ];
         for (used, group) in groups {
             for (name, row) in self.all_rows(group, b"").await? {

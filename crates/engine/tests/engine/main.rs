@@ -5,6 +5,7 @@ mod carried;
 mod data;
 mod effects;
 mod ends;
+mod event_log;
 mod expired;
 mod fair;
 mod faults;

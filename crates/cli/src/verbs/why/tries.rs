@@ -1,12 +1,8 @@
 //! The attempts at a step, read from the event log, and what followed: outcomes that were reported by hand, and its
 //! undo.
 
-use crate::{
-    event_log::{self, ReportedOutcome},
-    location::StoreLocation,
-    steps, words,
-};
-use onceflow_engine::{EventKind, Summary};
+use crate::{event_log, fault::Fault, steps, words};
+use onceflow_engine::{EventKind, Handle, ReportedOutcome};
 
 /// An event, and the plan it happened under.
 pub(super) struct Seen {
@@ -19,9 +15,12 @@ pub(super) struct Seen {
 }
 
 /// All events of a run.
-pub(super) fn events(location: &StoreLocation, run: &Summary) -> Vec<Seen> {
+///
+/// # Errors
+/// If the store does not answer.
+pub(super) async fn events(handle: &Handle) -> Result<Vec<Seen>, Fault> {
     let (mut plan, mut seen) = (0, Vec::new());
-    for line in event_log::Reader::open(&location.run(run.id)).more() {
+    for line in event_log::lines(handle).await? {
         let event_log::Line { t, step: address, what, said, .. } = line;
         if what.is_none() && said.is_none() {
             continue;
@@ -31,7 +30,7 @@ pub(super) fn events(location: &StoreLocation, run: &Summary) -> Vec<Seen> {
         }
         seen.push(Seen { t, plan, address, what, said });
     }
-    seen
+    Ok(seen)
 }
 
 /// The end of a try.
@@ -145,7 +144,7 @@ fn again(last: &Try, plan: u32, attempt: u32) -> Option<String> {
         return None;
     }
     match (&last.end, &last.said) {
-        (_, Some(said)) if said.is_redo() => Some(String::from("because somebody said that it did not take effect")),
+        (_, Some(ReportedOutcome::Redo)) => Some(String::from("because somebody said that it did not take effect")),
         (End::Failed(_), _) if attempt > last.attempt => Some(format!("because try {} failed", last.number)),
         (End::Failed(_), _) | (_, Some(_)) => Some(format!("by hand, after try {} failed", last.number)),
         (End::Unsaid | End::Lost, _) => Some(String::from("because whoever ran it was gone")),
@@ -159,7 +158,7 @@ mod tests {
     use super::*;
 
     fn event(t: u64, plan: u32, what: EventKind) -> Seen {
-        let address = event_log::line(0, &what)["step"].as_str().map(str::to_owned);
+        let address = what.address().map(str::to_owned);
         Seen { t, plan, address, what: Some(what), said: None }
     }
 

@@ -32,7 +32,7 @@ outputs: { t: c.t }
 
 /// Rows whose loss does no harm, by the beginning of their group: those for people only, of present workers, and of
 /// turns.
-const HARMLESS: [&str; 6] = ["L", "W", "attended", "workers", "wanted", "values.sweeper"];
+const HARMLESS: [&str; 7] = ["E", "L", "W", "attended", "workers", "wanted", "values.sweeper"];
 
 /// Losses that are not reported, because the row might never have existed, and its content is computed again: an output
 /// of a step that is no stored value, and a run that has ended, which could have been forgotten. See `engine/fsck.rs`.

@@ -46,8 +46,27 @@ fn kill_at(bed: &Bed, gate: &Gate, args: &[&str], lines: &[&str]) {
             said.push_str(&until_line(stderr, line));
         }
     }
+    lines.iter().for_each(|line| until_logged(bed, line));
     run.kill().expect("it is there");
     run.wait().expect("it ends");
+}
+
+/// Waits until the event log of the last run has the event of such a line: it is written a moment later.
+fn until_logged(bed: &Bed, line: &str) {
+    let (what, step) = (&line[..4], line.rsplit(' ').next().expect("a step"));
+    let is_it =
+        |one: &serde_json::Value| one["step"] == step && (what == "run " || one["how"].as_str() == Some(how(what)));
+    loop {
+        let told = bed.run(&["timeline", "--json"]);
+        let told: serde_json::Value = serde_json::from_str(&told.stdout).unwrap_or_default();
+        if told["attempts"].as_array().is_some_and(|attempts| attempts.iter().any(is_it)) {
+            return;
+        }
+    }
+}
+
+fn how(line: &str) -> &str {
+    if line == "fail" { "failed" } else { line }
 }
 
 #[test]

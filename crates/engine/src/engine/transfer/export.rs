@@ -1,6 +1,6 @@
 //! Writes a run to a stream.
 
-use super::{ExportedRun, MAGIC, MANIFEST_BYTES_MAX, Tree, Whole};
+use super::{EVENTS_NAME, ExportedRun, MAGIC, MANIFEST_BYTES_MAX, Tree, Whole};
 use crate::{Error, Handle, data};
 use futures_util::{TryStreamExt, future::BoxFuture};
 use onceflow_core::{
@@ -129,6 +129,8 @@ impl Handle {
             let plain = |rows: Vec<(onceflow_core::Name, onceflow_core::Row)>| {
                 rows.into_iter().map(|(name, row)| (name.as_bytes().to_vec(), row.to_vec())).collect()
             };
+            let mut beside = beside;
+            beside.extend(self.exported_events().await?.map(|log| (String::from(EVENTS_NAME), log)));
             let carried = ExportedRun {
                 status: finished.status,
                 generation: finished.generation.0,

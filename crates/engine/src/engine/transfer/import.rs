@@ -1,10 +1,11 @@
 //! Imports a run from a stream.
 
-use super::{ExportedRun, MAGIC, MANIFEST_BYTES_MAX, Tree, Whole};
+use super::{EVENTS_NAME, ExportedRun, MAGIC, MANIFEST_BYTES_MAX, Tree, Whole};
 use crate::{
     Error, Handle,
     data::{Files, Storing},
     engine::{Engine, fork::rename_classes},
+    event_log::{SealedLog, SealedRow},
     shared::Shared,
     task::{Data, FileData, KnownContent},
 };
@@ -398,6 +399,21 @@ impl Taking<'_> {
         Ok(())
     }
 
+    /// Puts the event log as a value, and returns the row that refers to it.
+    async fn events(
+        &self,
+        until: Timestamp,
+        changes: &mut Vec<ValueChange>,
+        held: &mut Vec<ValueChange>,
+    ) -> Result<Option<(Key, Row)>, Error> {
+        let log = self.carried().beside.iter().find(|(name, _)| name == EVENTS_NAME);
+        let Some(log) = log.and_then(|(_, log)| SealedLog::import(log)) else { return Ok(None) };
+        let stored = self.value(rows::bytes(&log), changes).await?;
+        let sealed = SealedRow::first(stored, &log, self.shared.options.event_log);
+        held.push(ValueChange::lease(sealed.edge(self.run), sealed.stored.id.clone(), until));
+        Ok(Some((keys::events(self.run).key(keys::sealed_events()), rows::write(&sealed))))
+    }
+
     /// Puts bytes as a value.
     async fn value(&self, bytes: Vec<u8>, changes: &mut Vec<ValueChange>) -> Result<Stored, Error> {
         let (change, stored) = self.shared.values.put_bytes(bytes).await?;
@@ -445,6 +461,7 @@ impl Taking<'_> {
         for (port, (_, outcome)) in (0_u16..).zip(&outputs) {
             held.extend(stored(outcome).map(|stored| lease(port, stored, until)));
         }
+        let events = self.events(until, &mut changes, &mut held).await?;
         changes.extend(held);
         let finished = Finished {
             run: self.run,
@@ -466,6 +483,9 @@ impl Taking<'_> {
         }
         if let Some(Head::Finished(replaced)) = seen.as_deref().and_then(rows::read::<Head>) {
             run::supersede(&mut batch, &replaced, now);
+        }
+        if let Some((key, row)) = events {
+            batch.put(key, row);
         }
         batch.require_seen(head.clone(), seen).put(head, rows::write(&Head::Finished(Box::new(finished))));
         self.shared.values.add_changes(&mut batch, &changes).await?;
