@@ -76,7 +76,9 @@ fn settings(preview: &Preview) -> Vec<String> {
 
 /// Returns the names of some steps; `None` if there are none.
 fn named(addresses: &[String]) -> Option<String> {
-    let mut names: Vec<_> = addresses.iter().map(|step| words::step(step)).collect();
+    // The settings of a step are those of all its elements and iterations.
+    let name = |address: &String| words::step(&address.replace("[*]", "").replace("@*", ""));
+    let mut names: Vec<_> = addresses.iter().map(name).collect();
     names.dedup();
     let more = names.len().saturating_sub(NAMED_MAX);
     names.truncate(NAMED_MAX);

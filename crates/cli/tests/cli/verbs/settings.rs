@@ -61,7 +61,7 @@ fn a_changed_timeout_is_taken_up_by_a_run_that_was_killed() {
     child.kill().expect("it runs");
     bed.end(child);
     assert_eq!(ran(&bed), "a b a");
-    write("    timeout: 1s\n    resources: { cpu: 1 }\n");
+    write("    timeout: 1s\n    resources: { cpus: 1 }\n");
     // Nobody comes to the gate this time.
     let child = bed.start(&["run", "t.yaml"]);
     gate.until_there();
@@ -118,6 +118,7 @@ fn every_step_that_failed_beside_the_first_is_listed() {
     before.push_str(&said.stderr);
     assert!(before.contains("the run failed: a, b"), "{before}");
     let shown = bed.run(&["show", "s", "--json"]).json();
-    let steps: Vec<_> = shown["failures"].as_array().expect("a list").iter().map(|failed| &failed["step"]).collect();
+    let failures = shown["failures"].as_array().expect("a list");
+    let steps: Vec<_> = failures.iter().filter_map(|failed| failed["step"].as_str()).collect();
     assert_eq!((steps, shown["failed"].as_u64()), (vec!["a", "b"], Some(2)));
 }
