@@ -64,7 +64,7 @@ pub struct Preview {
     /// The addresses of steps that have another retry, timeout, class or resources in an unfinished run, which the run
     /// takes up though nothing else changed.
     pub taken_up: Vec<String>,
-    /// What follows a failure changes, which the run takes up: steps that do not depend on it continue, or stop.
+    /// The changed policy after a failure, which the run takes up: steps that do not depend on it continue, or stop.
     pub finish_independent: Option<bool>,
     /// The addresses of steps with changed settings that the run would not take up.
     pub ignored: Vec<String>,

@@ -235,7 +235,7 @@ impl Engine {
         let mut changes = inputs.changes.clone();
         let mut header = self.header(asked, &planned, &mut changes).await?;
         header.started = old.header.started;
-        let frame = super::root_frame(asked, &inputs, planned.reused);
+        let frame = super::starting::root_frame(asked, &inputs, planned.reused);
         let mut draft = Draft::new(&plan, frozen);
         self.write_reasons(&mut draft.batch, (plan.keys.run, generation), (&planned.explanation, true)).await?;
         for key in planned.while_there {
