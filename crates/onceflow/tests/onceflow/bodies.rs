@@ -168,6 +168,7 @@ fn a_function_waits_blocks_or_is_done_as_it_says() {
             Attempt::Async(_) => "waits",
             Attempt::Blocking(_) => "blocks",
             Attempt::Abandonable(_) => "may be abandoned",
+            Attempt::Suspended(_) | Attempt::Suspending(_) => "is suspended",
         }
     };
     assert_eq!(start("nap", vec![]), "waits");

@@ -86,6 +86,7 @@ pub(crate) async fn attempt<I: Ports, O: Ports>(
         Attempt::Done(outputs) => outputs,
         Attempt::Async(future) => future.await,
         Attempt::Blocking(work) | Attempt::Abandonable(work) => work(),
+        Attempt::Suspended(_) | Attempt::Suspending(_) => panic!("a typed task does not suspend"),
     };
     if let Ok(outputs) = &outputs {
         assert_eq!(spec.outputs.len(), outputs.len(), "one for each output");
