@@ -170,6 +170,10 @@ impl Answer {
         if let Some(said) = last.filter(|last| !is_before(last)).and_then(|last| last.said.as_ref()) {
             return reported_fate(said);
         }
+        // The process was killed before the event log had the attempt; the store has it.
+        if let (None, Some(waits)) = (last, &self.stands.waits) {
+            return if waits.event().is_some() { "waiting" } else { "unknown" };
+        }
         match (last.map(|last| &last.end), self.plans.first()) {
             (Some(End::Done), Some(plan))
                 if plan.fate == Fate::Run || self.tries.last().map(|t| t.plan) == Some(plan.plan) =>

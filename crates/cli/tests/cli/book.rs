@@ -147,11 +147,12 @@ fn what_is_not_run_says_why() {
 
 #[test]
 fn rust_on_a_page_is_compiled_with_the_crate() {
-    let crate_pages = fs::read_to_string(root().join("crates/onceflow/src/lib.rs")).expect("the crate");
+    let read = |path: &str| fs::read_to_string(root().join(path)).expect("a crate");
+    let crate_pages = read("crates/onceflow/src/lib.rs") + &read("crates/stream/src/lib.rs");
     for name in all_pages() {
         let has_rust = Block::all(&page(&name)).iter().any(|block| block.language() == "rust");
         let is_compiled = crate_pages.contains(&format!("docs/book/src/{name}\""));
-        assert_eq!(has_rust, is_compiled, "crates/onceflow/src/lib.rs includes the pages that have Rust: {name}");
+        assert_eq!(has_rust, is_compiled, "crates/onceflow and crates/stream include the pages that have Rust: {name}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod book;
 mod chaos;
+mod collecting;
 mod damage;
 mod doctor;
 mod examples;

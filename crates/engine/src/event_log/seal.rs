@@ -47,10 +47,12 @@ pub(super) async fn seal(sink: &Sink, run: RunId, key: &str) -> Result<bool, Err
         keys::of_event_header(name.as_bytes()).zip(read(row)).map(|(worker, header)| (worker, header, name, row))
     });
     let workers: Vec<_> = workers.collect();
-    if workers.iter().map(|(_, header, ..)| header.bytes).sum::<u64>() < SEAL_BYTES_MIN {
+    let sealed_row = headers.iter().find(|(name, _)| *name == keys::sealed_events()).map(|(_, row)| row.clone());
+    // The last events of a worker that comes late join a log that is sealed already, however few they are.
+    let bytes: u64 = workers.iter().map(|(_, header, ..)| header.bytes).sum();
+    if workers.is_empty() || sealed_row.is_none() && bytes < SEAL_BYTES_MIN {
         return Ok(true);
     }
-    let sealed_row = headers.iter().find(|(name, _)| *name == keys::sealed_events()).map(|(_, row)| row.clone());
     let before = sealed_row.as_deref().and_then(rows::read::<SealedRow>);
     let mut log = match &before {
         Some(before) => read_sealed(&sink.values, before).await?,

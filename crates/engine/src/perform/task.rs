@@ -56,7 +56,8 @@ impl Work<'_> {
                         Err(Error::Values(values::Error::Blobs(blobs::Error::Content { why, .. }))) => {
                             self.fail(slot, ready_step.failed + 1, unreadable_output(&why)).await
                         }
-                        committed => committed.map(WorkCommit::next),
+                        Ok(Err(stop)) => self.stopped(slot, stop).await,
+                        committed => committed.map(|committed| committed.map_or(None, WorkCommit::next)),
                     };
                 }
                 Verdict::NotDone => ready_step.started = None,
@@ -107,8 +108,9 @@ impl Work<'_> {
                 Ok(outputs) => {
                     match self.commit_outputs(slot, outputs, Some(&began.scratch), memo, tx.as_ref()).await {
                         // Rows that it has read changed meanwhile: nothing was done, and the body runs again.
-                        Ok(WorkCommit::DecideAgain) => continue,
-                        Ok(committed) => return Ok(committed.next()),
+                        Ok(Ok(WorkCommit::DecideAgain)) => continue,
+                        Ok(Ok(committed)) => return Ok(committed.next()),
+                        Ok(Err(stop)) => return self.stopped(slot, stop).await,
                         // The task returned a file that does not exist: its error, not the store's.
                         Err(Error::Values(values::Error::Blobs(blobs::Error::Content { why, .. }))) => {
                             return self.fail(slot, attempt, unreadable_output(&why)).await;
@@ -200,7 +202,7 @@ impl Work<'_> {
     }
 
     /// Stores and commits the outputs that the body gave. [`WorkCommit::DecideAgain`] if rows that a transactional body
-    /// has read changed before it could commit.
+    /// has read changed before it could commit; [`Stop`] if the work was stopped while a file was being stored.
     async fn commit_outputs(
         &self,
         slot: &Slot,
@@ -208,7 +210,7 @@ impl Work<'_> {
         scratch: Option<&data::Scratch>,
         memo: Option<Digest>,
         tx: Option<&Tx>,
-    ) -> Result<WorkCommit, Error> {
+    ) -> Result<Result<WorkCommit, Stop>, Error> {
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
         let given = scratch.map(data::Scratch::given).unwrap_or_default();
@@ -216,9 +218,22 @@ impl Work<'_> {
         let storing = data::Storing::new(&self.worker.shared.values, data::Files::Taken(given));
         let mut storing = storing.patiently(&patience);
         let mut outcomes = Vec::with_capacity(node.outputs.len());
+        // Reading a large file may take longer than a user who cancels wants to wait. The outcome of an at-most-once body
+        // is stored even then.
+        let stops =
+            outputs.iter().any(|output| matches!(output, Data::File(_))) && self.spec().effect != Effect::AtMostOnce;
+        let heartbeat = stops.then(|| self.heartbeat(true));
         for output in outputs {
-            outcomes.push(storing.store(output).await?);
+            let stored = std::pin::pin!(storing.store(output));
+            outcomes.push(match &heartbeat {
+                None => stored.await?,
+                Some(heartbeat) => match select(stored, std::pin::pin!(heartbeat.stopped())).await {
+                    Either::Left((stored, _)) => stored?,
+                    Either::Right((stop, _)) => return Ok(Err(stop)),
+                },
+            });
         }
+        drop(heartbeat);
         if node.attempt {
             outcomes.push(Outcome::None);
         }
@@ -241,16 +256,16 @@ impl Work<'_> {
                 WorkCommit::Committed { .. } => {
                     self.worker.announcement.count_done(plan.keys.run);
                     self.got_on(shape, self.taken.step.node);
-                    return Ok(committed);
+                    return Ok(Ok(committed));
                 }
                 WorkCommit::Lost => {
                     self.was_taken().await?;
                     if self.spec().effect == Effect::AtMostOnce {
                         self.commit_late(&outcomes, &changes, memo.as_ref()).await?;
                     }
-                    return Ok(committed);
+                    return Ok(Ok(committed));
                 }
-                WorkCommit::DecideAgain if tx.is_some() => return Ok(committed),
+                WorkCommit::DecideAgain if tx.is_some() => return Ok(Ok(committed)),
                 // Another step put the same content meanwhile, or kept the same result: look again.
                 WorkCommit::DecideAgain => {}
             }

@@ -30,7 +30,10 @@ use super::{
     verified::Hints,
 };
 use crate::fs::{remove_if_there, sync_directory};
-use crate::{blocking::blocking, world::BoxFuture};
+use crate::{
+    blocking::{blocking, blocking_unless_given_up},
+    world::BoxFuture,
+};
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt};
 use layout::{Layout, len_of};
@@ -121,7 +124,8 @@ impl Blobs for Directory {
     fn adopt<'a>(&'a self, name: ObjectName, path: &'a Path) -> BoxFuture<'a, Result<ContentInfo, Error>> {
         Box::pin(async move {
             let (layout, from, hints) = (self.layout.clone(), path.to_owned(), self.hints.clone());
-            match blocking(move || adopt::link(&layout, name, &from, &hints)).await? {
+            let linked = blocking_unless_given_up(move |given_up| adopt::link(&layout, name, &from, &hints, &given_up));
+            match linked.await? {
                 adopt::Linked::ContentInfo(stored) => Ok(stored),
                 adopt::Linked::Elsewhere(file, len) => {
                     let stored = self.write(name, from_file(file, len)).await?;

@@ -161,20 +161,21 @@ fn check_against_runs_refuses_a_broken_flow_without_a_store_and_a_store_that_is_
 }
 
 #[test]
-fn what_a_run_that_has_begun_does_not_take_up_is_said_by_explain_and_by_run() {
+fn explain_and_run_say_which_changed_settings_a_begun_run_takes_up() {
     let bed = Bed::new();
     let flow = |more: &str| format!("flow: f\nsteps:\n  a: {{ run: 'test -e {}'{more} }}\n", bed.path("ok").display());
     bed.write("f.yaml", &flow(""));
     bed.run(&["run", "f.yaml"]).ends(1);
-    let unheeded = |text: &str| text.contains("note: a changed in `retry`, `timeout`, `resources` or `labels`");
+    let taken_up =
+        |text: &str| text.contains("note: a: the run takes up changed `retry`, `timeout`, `resources` or `labels`");
     let said = bed.run(&["explain", "f.yaml"]).ends(0);
-    assert!(!unheeded(&said.stderr), "{}", said.all());
+    assert!(!taken_up(&said.stderr), "{}", said.all());
     bed.write("f.yaml", &flow(", timeout: 1m"));
     let said = bed.run(&["explain", "f.yaml"]).ends(0);
-    assert!(unheeded(&said.stderr), "{}", said.all());
+    assert!(taken_up(&said.stderr), "{}", said.all());
     bed.write("ok", "");
     let said = bed.run(&["run", "f.yaml"]).ends(0);
-    assert!(unheeded(&said.stderr), "{}", said.all());
+    assert!(taken_up(&said.stderr), "{}", said.all());
 }
 
 #[test]

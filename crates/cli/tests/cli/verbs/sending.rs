@@ -121,7 +121,7 @@ fn a_wait_fails_when_no_event_came_within_its_timeout() {
     // The first process may end before the millisecond has passed; the next one acts on the deadline in the store.
     let first = bed.run(&["run", "late.yaml"]);
     let last = if first.all().contains("waiting: a waits") { bed.run(&["run", "late.yaml"]) } else { first };
-    assert!(last.stderr.contains("OF0321: no event came within its timeout, 1 ms"), "{}", last.all());
+    assert!(last.stderr.contains("failed[OF0321] a: no event came within its timeout, 1 ms"), "{}", last.all());
     last.ends(1);
 }
 

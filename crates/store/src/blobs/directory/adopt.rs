@@ -2,14 +2,14 @@
 
 use super::{
     layout::Layout,
-    unfinished::{digest, digest_open, settle},
+    unfinished::{digest, digest_unless_given_up, settle},
 };
 use crate::{
     blobs::{
         ContentInfo, Error, ObjectName,
         verified::{Hints, Look},
     },
-    blocking::blocking,
+    blocking::{GivenUp, blocking},
     fs::{make_read_only, remove_if_there, sync_directory},
 };
 use std::{
@@ -26,7 +26,13 @@ pub(super) enum Linked {
     Elsewhere(File, u64),
 }
 
-pub(super) fn link(layout: &Layout, name: ObjectName, path: &Path, hints: &Hints) -> Result<Linked, Error> {
+pub(super) fn link(
+    layout: &Layout,
+    name: ObjectName,
+    path: &Path,
+    hints: &Hints,
+    given_up: &GivenUp,
+) -> Result<Linked, Error> {
     if path.parent().is_some_and(|parent| parent == layout.objects) {
         // Adopting the file of another object would take it from its owner.
         return Err(unreadable(name, path, &io::Error::new(ErrorKind::InvalidInput, "it is an object of the store")));
@@ -40,7 +46,7 @@ pub(super) fn link(layout: &Layout, name: ObjectName, path: &Path, hints: &Hints
         return Ok(Linked::Elsewhere(file, len));
     }
     let before = file.metadata().ok().and_then(|metadata| Look::of(&metadata));
-    let stored = digest_open(&mut file).map_err(|error| unreadable(name, path, &error))?;
+    let stored = digest_unless_given_up(&mut file, given_up).map_err(|error| unreadable(name, path, &error))?;
     make_read_only(&file);
     file.sync_all().map_err(|error| Error::io(&layout.place, &error))?;
     let linked = fs::hard_link(path, layout.object(name));

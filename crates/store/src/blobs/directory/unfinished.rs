@@ -3,12 +3,16 @@
 
 use super::layout::Layout;
 use crate::blobs::{ContentInfo, Error, Hashing, ObjectName, verified::Look};
-use crate::fs::{make_read_only, sync_directory};
+use crate::{
+    blocking::GivenUp,
+    fs::{make_read_only, sync_directory},
+};
 use bytes::Bytes;
 use std::{
     fs::{self, File},
     io::{self, ErrorKind, Read, Write},
     path::{Path, PathBuf},
+    sync::atomic::Ordering::Relaxed,
 };
 
 /// A file under `unfinished`, and the bytes written to it so far.
@@ -95,10 +99,18 @@ pub(super) fn digest(path: &Path) -> io::Result<ContentInfo> {
 
 /// The length and digest of an open file, from its current offset.
 pub(in crate::blobs) fn digest_open(file: &mut File) -> io::Result<ContentInfo> {
+    digest_unless_given_up(file, &GivenUp::default())
+}
+
+/// The same; an error once the caller has stopped waiting.
+pub(super) fn digest_unless_given_up(file: &mut File, given_up: &GivenUp) -> io::Result<ContentInfo> {
     // The buffer is no larger than the file: there may be many small ones.
     let room = file.metadata()?.len().saturating_add(1).clamp(512, 256 << 10) as usize;
     let (mut hashing, mut buffer) = (Hashing::default(), vec![0; room]);
     loop {
+        if given_up.load(Relaxed) {
+            return Err(io::Error::other("the caller has stopped waiting for its digest"));
+        }
         match file.read(&mut buffer) {
             Ok(0) => return Ok(hashing.info()),
             Ok(read) => hashing.update(&buffer[..read]),
