@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_needed_to_fail_goes() {
+    fn reducing_drops_input_that_the_failure_does_not_need() {
         let fails = |input: &[u8]| input.contains(&7) && input.contains(&9);
         let input: Vec<u8> = (0..200).collect();
         assert_eq!(reduce(&input, 10_000, fails), [7, 9]);

@@ -16,27 +16,27 @@ fn hold(target: &str, runs: u64) {
 }
 
 #[test]
-fn whatever_a_flow_file_holds_it_is_a_flow_or_says_what_is_wrong_and_where() {
+fn any_flow_file_loads_or_is_refused_with_its_place() {
     hold("flow", 800);
 }
 
 #[test]
-fn whatever_an_expression_says_it_gives_the_same_twice_or_says_what_is_wrong_and_where() {
+fn any_expression_gives_the_same_twice_or_is_refused_with_its_column() {
     hold("expr", 4000);
 }
 
 #[test]
-fn whatever_happens_to_its_files_a_journal_is_refused_or_shows_a_moment_that_was() {
+fn a_damaged_journal_is_refused_or_shows_a_past_state() {
     hold("journal", 300);
 }
 
 #[test]
-fn whatever_is_said_over_the_socket_the_others_are_served_and_the_server_can_stop() {
+fn any_bytes_on_the_socket_leave_other_guests_served_and_the_server_stoppable() {
     hold("socket", 1000);
 }
 
 #[test]
-fn whatever_batches_ask_for_backends_answer_as_the_model_does() {
+fn backends_answer_any_batch_as_the_model_does() {
     hold("batches", 400);
 }
 

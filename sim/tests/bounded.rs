@@ -80,7 +80,7 @@ fn every_known_mistake_is_told_apart() {
 /// The explorer would notice, too.
 #[cfg(feature = "hazards")]
 #[test]
-fn what_is_swept_though_it_is_referred_to_is_noticed_by_the_explorer() {
+fn the_explorer_notices_a_referenced_value_that_is_swept() {
     hazards::switch(Some("buried-though-referenced"));
     let noticed = explore::values::SCENES.iter().any(|scene| explore::values::explore(scene).is_err());
     hazards::switch(None);

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_believed_unless_it_is_to_be_verified() {
+    fn a_remembered_digest_is_used_unless_verification_is_asked_for() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("f");
         std::fs::write(&file, "one").unwrap();

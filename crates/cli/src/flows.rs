@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_program_remembered_is_not_believed() {
+    fn a_cached_flow_of_another_build_is_ignored() {
         let at = tempfile::tempdir().unwrap();
         let store = at.path().join("store");
         let path = flow(at.path(), "a.yaml", "one");

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ran_when_somebody_was_killed_was_interrupted_and_the_rest_still_counts() {
+    fn attempts_running_at_a_kill_are_interrupted_and_the_others_count() {
         let mut known = history(&[
             (1, start(0)),
             (2, run("/a", 1)),
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ran_when_somebody_was_killed_and_never_again_had_taken_effect_if_the_run_is_done() {
+    fn an_attempt_cut_by_a_kill_took_effect_if_its_run_is_done() {
         let known = history(&[
             (1, run("/a", 1)),
             (2, run("/b", 1)),
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_around_others_is_no_attempt() {
+    fn a_container_counts_as_no_attempt() {
         let open = EventKind::DidOpen { address: "/each".into(), elements: 2 };
         let inside = [
             (2, open),

@@ -394,7 +394,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn in_a_run_that_is_done_everything_is_also_what_nobody_lived_to_tell() {
+    fn a_done_run_counts_steps_whose_events_were_lost() {
         let mut progress = Progress::of([String::from("a"), String::from("b")]);
         progress.saw(1, &EventKind::WillRun { address: "/a".into(), attempt: 1 });
         progress.saw(2, &EventKind::DidOpen { address: "/b".into(), elements: 3 });
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_and_was_tried_again_counts_once() {
+    fn a_failed_and_retried_step_counts_once() {
         let mut progress = Progress::default();
         let failed = |attempt| Failed { address: "/b[0]".into(), attempt, causes: vec![], started: false };
         for attempt in 1..4 {
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_store_has_done_is_done_though_nobody_lived_to_tell() {
+    fn committed_steps_count_though_their_events_were_lost() {
         let run = |address: &str| EventKind::WillRun { address: address.into(), attempt: 1 };
         let mut progress = Progress::default();
         progress.saw(1, &EventKind::DidOpen { address: "/b".into(), elements: 10 });
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_inside_a_step_counts_for_it() {
+    fn inner_steps_count_for_their_step() {
         let mut progress = Progress::of([String::from("a"), String::from("b")]);
         let run = |address: &str| EventKind::WillRun { address: address.into(), attempt: 1 };
         progress.saw(10, &run("/b[0]/x"));

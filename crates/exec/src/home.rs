@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_dead_kept_to_use_again_goes_and_what_the_living_did_stays() {
+    fn reusable_directories_of_dead_processes_go_and_those_of_living_ones_stay() {
         let directory = tempfile::tempdir().unwrap();
         let work = directory.path().join("runs/0000000000000000/work");
         let mut gone = std::process::Command::new("true").spawn().unwrap();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_dead_unpacked_goes_and_what_others_have_there_stays() {
+    fn unpacked_files_of_dead_processes_go_and_other_files_stay() {
         let directory = tempfile::tempdir().unwrap();
         let home = Home::new(directory.path());
         let mut gone = std::process::Command::new("true").spawn().unwrap();
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_link_in_the_stores_directory_leads_to_is_not_tidied() {
+    fn a_link_in_the_store_directory_is_not_followed_by_housekeeping() {
         let directory = tempfile::tempdir().unwrap();
         let mut gone = std::process::Command::new("true").spawn().unwrap();
         gone.wait().unwrap();

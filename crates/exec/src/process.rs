@@ -238,7 +238,7 @@ mod tests {
     use std::io::Write;
 
     #[tokio::test]
-    async fn what_is_in_a_pipe_is_read_though_nobody_was_told_of_it() {
+    async fn buffered_output_is_read_though_no_wakeup_came() {
         let (reader, mut writer) = io::pipe().unwrap();
         let reader = Receiver::from_owned_fd(reader.into()).unwrap();
         assert_eq!(read(&reader, <[u8]>::to_vec), None);

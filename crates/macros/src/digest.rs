@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_function_does_matters() {
+    fn the_digest_of_a_function_covers_its_body() {
         let codes = [
             "(a: u64) -> u64 { a }",
             "(a: u64) -> u64 { a + 1 }",

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_type_is_said_with_what_was_meant() {
+    fn an_unknown_type_name_gets_a_suggestion() {
         for (text, hint) in [
             ("string", "here it is called `text`"),
             ("flie", "did you mean `file`?"),

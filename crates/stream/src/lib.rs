@@ -66,3 +66,10 @@ pub use run::{
     worker::{StageCounts, StreamResult},
 };
 pub use step::{KeyedRecord, PaneResult};
+
+/// The examples of the page, compiled as tests.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../docs/book/src/streams.md")]
+    struct Streams;
+}

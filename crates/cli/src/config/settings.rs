@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nearly_right_or_in_another_table_is_found() {
+    fn a_misspelt_or_misplaced_setting_gets_a_suggestion() {
         assert_eq!(meant("hystory", "retention"), "did you mean `history`?");
         assert_eq!(meant("profiles", ""), "did you mean `profile`?");
         assert_eq!(meant("keep_max", ""), "did you mean `retention.keep_max`?");

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_step_wrote_never_commands_a_terminal() {
+    fn output_of_a_step_never_commands_a_terminal() {
         let table = [
             ("\x1b[2J\x1b[Hgone", "\\x1b[2J\\x1b[Hgone"),
             ("10%\r20%\r\ndone\n", "10%\\r20%\ndone\n"),

@@ -135,7 +135,7 @@ fn outputs_that_are_in_each_others_way_go_apart() {
 }
 
 #[test]
-fn what_is_there_and_equal_is_left_alone_and_the_rest_replaced() {
+fn equal_results_are_left_alone_and_others_replaced() {
     let bed = Bed::new();
     let file = |content: &str| PortValue::File(bed.file("f", content));
     let list = |second: &str| {
@@ -184,7 +184,7 @@ fn names_that_lead_elsewhere_are_refused_before_anything_is_written() {
 }
 
 #[test]
-fn what_a_killed_process_left_half_written_goes_and_what_a_living_one_writes_stays() {
+fn half_written_results_of_a_killed_process_go_and_those_of_a_living_one_stay() {
     let bed = Bed::new();
     let mut gone = std::process::Command::new("true").spawn().unwrap();
     gone.wait().unwrap();

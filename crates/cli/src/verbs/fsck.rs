@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn who_keeps_a_store_in_use_is_named_with_how_long_to_wait() {
+    fn workers_that_keep_a_store_in_use_are_named_with_the_time_to_wait() {
         let alive = attended(&[worker(1, 3_000), worker(2, 20_000)]);
         assert_eq!(
             alive.message,

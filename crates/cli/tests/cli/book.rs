@@ -126,7 +126,7 @@ fn the_reference_is_what_the_tool_says_of_itself() {
 }
 
 #[test]
-fn what_is_not_run_says_why() {
+fn commands_of_the_book_that_are_not_run_say_why() {
     let told = all_pages().into_iter().flat_map(|name| {
         let blocks = Block::all(&page(&name));
         let not_run = blocks.into_iter().filter_map(|block| Some((block.attribute("norun")?.to_owned(), block)));

@@ -76,7 +76,7 @@ fn a_step_that_takes_too_long_is_ended_and_told() {
 }
 
 #[test]
-fn what_a_step_leaves_in_the_background_ends_with_it() {
+fn background_processes_of_a_step_end_with_it() {
     let bed = Bed::new();
     bed.write(
         "flow.yaml",
@@ -90,7 +90,7 @@ fn what_a_step_leaves_in_the_background_ends_with_it() {
 }
 
 #[test]
-fn what_steps_have_started_ends_with_us_however_we_end() {
+fn commands_end_with_their_process_however_it_ends() {
     let bed = Bed::new();
     let gate = bed.gate("gate");
     bed.write("in.txt", "text");
@@ -109,7 +109,7 @@ fn what_steps_have_started_ends_with_us_however_we_end() {
 }
 
 #[test]
-fn a_step_that_must_not_start_twice_and_was_killed_waits_for_somebody() {
+fn a_killed_at_most_once_step_waits_for_resolve() {
     let bed = Bed::new();
     let gate = bed.gate("gate");
     bed.write(
@@ -160,7 +160,7 @@ fn a_step_that_must_not_start_twice_and_was_killed_waits_for_somebody() {
 }
 
 #[test]
-fn what_cannot_be_undone_is_told_and_remembered() {
+fn a_failed_undo_is_reported_and_remembered() {
     let bed = Bed::new();
     bed.write(
         "undo.yaml",
@@ -419,7 +419,7 @@ fn a_disk_without_room_for_a_store_is_said_to_be() {
 }
 
 #[test]
-fn what_people_put_among_results_stays() {
+fn files_of_the_user_among_results_stay() {
     let bed = Bed::new();
     let step = "each: n in inputs.ns\nrun: echo ${{ n }} > ${{ out.f }}\nout: { f: { file: \"${{ n }}.txt\" } }";
     bed.write("f.yaml", &format!("inputs: {{ ns: list<int> }}\n{}outputs: {{ fs: a.f }}\n", one("f", step)));
@@ -436,7 +436,7 @@ fn what_people_put_among_results_stays() {
 }
 
 #[test]
-fn what_a_link_in_place_of_a_work_directory_leads_to_is_left_alone_and_that_is_said() {
+fn a_link_in_place_of_a_work_directory_is_not_followed_and_is_reported() {
     let bed = Bed::new();
     // Links lead to this directory of the test, and nowhere else.
     fs::create_dir(bed.path("canary")).expect("a directory");

@@ -282,7 +282,7 @@ fn rows(server: &Server) -> (usize, usize) {
 }
 
 #[test]
-fn whatever_is_killed_stopped_or_cut_off_every_step_takes_effect_once_and_nothing_is_left() {
+fn every_step_takes_effect_once_and_nothing_is_left_under_kills_stops_and_cut_connections() {
     let elements = if std::env::var_os("ONCEFLOW_LONG").is_some() { ELEMENTS_LONG } else { ELEMENTS };
     let mut server = Server::start();
     let team = Team::on(server.url());

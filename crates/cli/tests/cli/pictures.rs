@@ -95,7 +95,7 @@ fn a_flow_is_a_tree_of_its_steps_with_what_they_read() {
 }
 
 #[test]
-fn what_is_done_for_every_element_comes_after_the_list_though_it_reads_none() {
+fn a_step_of_an_each_that_reads_no_element_is_drawn_after_the_list() {
     let bed = Bed::new();
     bed.write(
         "f.yaml",
@@ -278,7 +278,7 @@ fn a_report_is_one_file_that_needs_nothing_and_no_key_breaks_it() {
 }
 
 #[test]
-fn what_was_right_as_it_was_is_reused_and_the_report_says_why_the_rest_ran() {
+fn valid_steps_are_reused_and_the_report_says_why_the_rest_ran() {
     let bed = Bed::new();
     bed.write("f.yaml", "flow: f\nkeep: 1h\ninputs: { n: int }\nsteps:\n  a: { run: echo 1, out: { x: text } }\n  b: { run: \"echo ${{ a.x }} ${{ inputs.n }}\", out: { y: text } }\noutputs: { y: b.y }\n");
     bed.run(&["run", "f.yaml", "-i", "n=1"]).ends(0);

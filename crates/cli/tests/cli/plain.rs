@@ -6,7 +6,7 @@ use expect_test::expect;
 use support::Bed;
 
 #[test]
-fn what_is_not_understood_is_bad_usage_with_a_hint() {
+fn unknown_words_on_the_command_line_are_bad_usage_with_a_hint() {
     let bed = Bed::new();
     for args in [
         &["nosuch"][..],

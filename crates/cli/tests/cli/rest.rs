@@ -43,7 +43,7 @@ fn is_proven(said: Said) {
 }
 
 #[test]
-fn a_store_that_nobody_uses_is_proven_exactly() {
+fn an_idle_store_is_proven_exactly() {
     for team in stores() {
         with_a_run(&team);
         is_proven(prove(&team));

@@ -262,7 +262,7 @@ fn results_go_where_they_are_wanted_and_only_those_that_are() {
 }
 
 #[test]
-fn what_is_forgotten_leaves_nothing_behind() {
+fn a_forgotten_run_leaves_nothing_behind() {
     let bed = Bed::new();
     bed.write("in.txt", "text");
     bed.write("copy.yaml", &copy_flow("copy", "echo said >&2"));

@@ -34,7 +34,7 @@ fn a_run_at_work_is_followed_and_both_have_the_result() {
 }
 
 #[test]
-fn of_runs_that_start_at_once_one_works_and_all_have_the_result() {
+fn one_of_several_simultaneous_runs_works_and_all_have_the_result() {
     let bed = Bed::new();
     let starts = bed.path("starts");
     bed.write("in.txt", "text");
@@ -51,7 +51,7 @@ fn of_runs_that_start_at_once_one_works_and_all_have_the_result() {
 }
 
 #[test]
-fn a_run_at_work_for_something_else_is_refused_and_another_key_is_not() {
+fn a_start_with_other_inputs_is_refused_while_the_run_works_and_another_key_is_not() {
     let (bed, gate) = gated();
     let first = bed.start(&RUN);
     gate.until_there();
@@ -84,7 +84,7 @@ fn a_run_at_work_for_something_else_is_refused_and_another_key_is_not() {
 }
 
 #[test]
-fn a_run_whose_process_is_killed_is_taken_over_by_whoever_follows() {
+fn a_run_whose_process_is_killed_is_taken_over_by_a_follower() {
     let (bed, gate) = gated();
     let mut first = bed.start(&RUN);
     gate.until_there();
@@ -182,7 +182,7 @@ fn a_run_at_work_is_cancelled_from_elsewhere_and_nothing_is_left() {
 }
 
 #[test]
-fn a_run_that_nobody_attends_is_cancelled() {
+fn an_unattended_run_can_be_cancelled() {
     let (bed, gate) = gated();
     let mut first = bed.start(&RUN);
     gate.until_there();
@@ -309,7 +309,7 @@ fn steps_at_work_start_once_though_the_owner_is_killed_under_them() {
 }
 
 #[test]
-fn nobody_else_can_read_the_store_or_lock_anything_in_it_whatever_the_umask() {
+fn other_users_cannot_read_or_lock_the_store_whatever_the_umask() {
     use std::os::unix::fs::PermissionsExt;
     let (bed, gate) = gated();
     let command = format!("umask 000; exec '{}' run copy.yaml -i text=in.txt", env!("CARGO_BIN_EXE_onceflow"));

@@ -130,7 +130,7 @@ fn a_worker_that_is_asked_twice_gives_back_what_it_has() {
 }
 
 #[test]
-fn what_a_killed_worker_had_is_done_by_another() {
+fn steps_of_a_killed_worker_are_done_by_another() {
     for team in stores() {
         let gate = gated(&team);
         team.start(&COPY);
@@ -219,7 +219,7 @@ fn a_step_that_asks_for_a_label_waits_for_a_worker_that_has_it() {
 }
 
 #[test]
-fn a_run_that_nobody_works_on_can_be_cancelled_and_one_that_waits_for_a_label() {
+fn runs_without_a_worker_or_waiting_for_a_label_can_be_cancelled() {
     for team in stores() {
         let run = many(&team, "labels: [gpu],");
         team.start(&words(&run));
@@ -239,7 +239,7 @@ fn a_run_that_nobody_works_on_can_be_cancelled_and_one_that_waits_for_a_label() 
 }
 
 #[test]
-fn a_run_at_work_for_something_else_is_not_changed_by_accident() {
+fn a_run_at_work_is_not_replanned_for_other_inputs_by_accident() {
     for team in stores() {
         let run = many(&team, "");
         team.start(&words(&run));
@@ -251,7 +251,7 @@ fn a_run_at_work_for_something_else_is_not_changed_by_accident() {
 }
 
 #[test]
-fn what_steps_wrote_on_another_machine_can_be_read_here() {
+fn logs_of_steps_on_another_machine_can_be_read_here() {
     for team in stores().into_iter().filter(Team::is_server) {
         let run = many(&team, "");
         team.start(&words(&run));

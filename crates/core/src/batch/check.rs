@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_a_limit_is_refused_naming_the_limit() {
+    fn a_batch_over_a_limit_is_refused_naming_the_limit() {
         let many = vec![Op::Delete(key("a")); limits::BATCH_OPS_MAX];
         assert!(refused(many).contains("limits::BATCH_OPS_MAX"));
         let nested = Op::Add { key: key("n"), delta: 1, at_zero: vec![Op::Delete(key("a")); limits::BATCH_OPS_MAX] };
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn a_contradictory_batch_is_refused() {
         let bit = |bit, of| Op::SetBit { key: key("b"), bit, of, when_full: vec![] };
         assert!(refused(vec![bit(3, 3)]).contains("outside a bitmap of 3"));
         assert!(refused(vec![bit(0, 0)]).contains("outside a bitmap of 0"));

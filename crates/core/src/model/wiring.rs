@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_frame_holds_is_not_waited_for() {
+    fn inputs_held_by_the_frame_are_not_waited_for() {
         let nodes = vec![node(vec![Source::Input(0), Source::None], 1)];
         let wiring = BlockWiring::of(&block(vec![input(false)], nodes, vec![Source::Input(0), Source::Constant(3)]));
         assert_eq!(wiring.opening, Opening { targets: vec![], enabled: vec![0], end_enabled: true });

@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_two_runs_of_one_key_left_is_due_apart() {
+    fn leftovers_of_two_runs_of_one_key_are_due_apart() {
         let at = Timestamp::from_ms(7);
         let [one, two] = [1, 2].map(|id| due(at, b'k', RunId([id; 8]), "order"));
         assert_ne!(one, two);

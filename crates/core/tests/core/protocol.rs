@@ -122,7 +122,7 @@ fn every_order(machine: &Machine, seen: &mut BTreeSet<Vec<String>>, trail: &mut 
 }
 
 #[test]
-fn in_every_order_each_step_is_ready_once_and_every_edge_is_cleared() {
+fn each_step_is_ready_once_and_every_edge_is_cleared_in_every_order() {
     let graphs = [
         ("chain", "x -> a; a -> b; b -> c; c -> y", 1),
         ("diamond", "x -> a; a -> b; a -> c; b -> d; c -> d; d -> y", 2),
@@ -139,7 +139,7 @@ fn in_every_order_each_step_is_ready_once_and_every_edge_is_cleared() {
 }
 
 #[test]
-fn in_every_order_an_each_opens_and_gathers_every_element_once() {
+fn an_each_opens_and_gathers_every_element_once_in_every_order() {
     for n in 1..=3 {
         for concurrency in [None, Some(1), Some(2)] {
             let mut seen = BTreeSet::new();

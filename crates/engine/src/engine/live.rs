@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_open_and_what_is_to_be_opened_is_left() {
+    fn open_elements_and_those_to_be_opened_are_left() {
         // Chunks of three on two lanes: 0-2 and 6-8 on the first, 3-5 and 9 on the second.
         let elements = Elements { n: 10, chunk: 3, lanes: 2 };
         for (live, next, expected) in [

@@ -143,7 +143,7 @@ async fn a_fault_at_any_call_leaves_nothing_that_does_not_go_by_itself() {
 }
 
 #[tokio::test]
-async fn what_a_fork_is_not_rightly_given_is_said() {
+async fn wrong_inputs_of_a_fork_are_refused() {
     let (_, proof, start, _) = done(flows::large, None).await;
     let engine = proof.engine();
     let other = Fork { inputs: vec![], ..fork(&start, "new") };

@@ -67,7 +67,7 @@ async fn inputs_of_a_run_may_be_large() {
 }
 
 #[tokio::test]
-async fn what_is_too_much_for_one_commit_is_put_ahead_of_it() {
+async fn oversized_outputs_are_written_before_their_commit() {
     for (n, len) in [(99, 2000), (100, 2000), (101, 2000), (2000, 2000), (100, 60_000), (300, 5000), (10_150, 1100)] {
         let list = Data::List((0..n).map(|n| bytes(len, n)).collect());
         let mut kit = Kit::default();
@@ -286,7 +286,7 @@ async fn a_hundred_runs_go_on_at_once() {
 }
 
 #[tokio::test]
-async fn what_is_kept_goes_in_its_time_even_together_with_the_history() {
+async fn kept_values_go_in_their_time_even_together_with_the_history() {
     for keep_ms in [1000, onceflow_engine::HISTORY_MS, 2 * onceflow_engine::HISTORY_MS] {
         let mut kit = Kit::default();
         let (begin, expected) = large(&mut kit);
@@ -300,7 +300,7 @@ async fn what_is_kept_goes_in_its_time_even_together_with_the_history() {
 }
 
 #[tokio::test]
-async fn what_waits_for_the_machine_is_not_taken_away_meanwhile() {
+async fn a_claimed_step_that_waits_for_capacity_keeps_its_claim() {
     let mut kit = Kit::default();
     let mut heavy = spec("heavy", &[("x", Type::Int)], &[("out", Type::Int)]);
     heavy.resources.cpu_milli = 1000;

@@ -116,7 +116,7 @@ impl Lost {
 }
 
 #[tokio::test]
-async fn a_payment_nobody_heard_of_is_never_made_twice_and_somebody_decides() {
+async fn an_unknown_payment_is_never_repeated_and_waits_for_a_decision() {
     let lost = Lost::new(None);
     let (engine, handle) = lost.crash().await;
     assert_eq!(lost.world.hurry(handle.wait()).await.unwrap().undecided, vec![String::from("/pay")]);
@@ -130,7 +130,7 @@ async fn a_payment_nobody_heard_of_is_never_made_twice_and_somebody_decides() {
 }
 
 #[tokio::test]
-async fn a_payment_whose_worker_died_can_be_decided_before_anybody_takes_it_over() {
+async fn a_payment_of_a_dead_worker_can_be_decided_before_a_takeover() {
     for (resolution, result, starts) in [
         (Resolution::Done(vec![int(500)]), Some("501"), 1),
         (Resolution::Redo, Some("21"), 2),
@@ -161,7 +161,7 @@ async fn a_payment_whose_worker_died_can_be_decided_before_anybody_takes_it_over
 }
 
 #[tokio::test]
-async fn a_payment_that_somebody_has_is_not_put_aside() {
+async fn a_payment_with_a_live_worker_is_not_parked() {
     let lost = Lost::new(None);
     let engine = lost.bed.engine(&lost.kit, Options::default());
     let handle = engine.start(lost.start.clone()).await.unwrap();
@@ -231,7 +231,7 @@ async fn late_result_is_committed_between_the_release_of_a_claim_and_the_parking
 
 /// The outcome of a step is reported with exactly the outputs of its task. (Found by sim.)
 #[tokio::test]
-async fn what_became_of_a_task_is_said_with_its_own_outputs_whatever_is_around_it() {
+async fn a_resolved_task_takes_its_own_outputs_inside_any_container() {
     let silent = Lost::of(None, vec![], |g, spec, _| {
         let g = g.task("pay", spec).output("p", Type::Int);
         g.connect("x -> a.x; a.out -> pay.x; a.out -> p")
@@ -252,7 +252,7 @@ async fn what_became_of_a_task_is_said_with_its_own_outputs_whatever_is_around_i
 }
 
 #[tokio::test]
-async fn it_is_made_again_if_somebody_says_so() {
+async fn an_unknown_payment_is_made_again_if_the_operator_says_so() {
     let lost = Lost::new(None);
     let (_engine, handle) = lost.crash().await;
     lost.world.hurry(handle.wait()).await.unwrap();
@@ -262,7 +262,7 @@ async fn it_is_made_again_if_somebody_says_so() {
 }
 
 #[tokio::test]
-async fn it_fails_if_somebody_says_so() {
+async fn an_unknown_payment_fails_if_the_operator_says_so() {
     let lost = Lost::new(None);
     let (_engine, handle) = lost.crash().await;
     lost.world.hurry(handle.wait()).await.unwrap();
@@ -303,7 +303,7 @@ impl Body for Deposit {
 }
 
 #[tokio::test]
-async fn what_transactions_write_rides_in_the_commit_and_conflicts_run_again() {
+async fn transactional_writes_commit_with_their_step_and_conflicts_run_again() {
     let (bed, mut kit) = (Bed::new(), Kit::default());
     let mut spec = TaskSpec::new("deposit", vec![Port::new("x", Type::Int)], vec![Port::new("y", Type::Int)]);
     spec.effect = Effect::Transactional;

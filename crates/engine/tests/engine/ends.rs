@@ -83,7 +83,7 @@ async fn cancel_and_look(proof: &Proof) {
 }
 
 #[tokio::test]
-async fn a_failure_nobody_handles_fails_the_run_which_can_be_cancelled() {
+async fn an_unhandled_failure_fails_the_run_which_can_be_cancelled() {
     let mut kit = Kit::default();
     let (start, expected) = unhandled(&mut kit);
     let proof = Proof::new(&kit);
@@ -220,7 +220,7 @@ fn ten(kit: &mut Kit, gate: &Gate) -> G {
 }
 
 #[tokio::test]
-async fn after_a_failure_nothing_further_is_started() {
+async fn no_step_starts_after_a_failure() {
     let (mut kit, gate) = (Kit::default(), Gate::default());
     let g = ten(&mut kit, &gate);
     let proof = Proof::new(&kit);
@@ -237,7 +237,7 @@ async fn after_a_failure_nothing_further_is_started() {
 }
 
 #[tokio::test]
-async fn what_does_not_depend_on_a_failure_can_be_finished() {
+async fn steps_independent_of_a_failure_can_be_finished() {
     let (mut kit, gate) = (Kit::default(), Gate::default());
     let g = ten(&mut kit, &gate);
     gate.open();
@@ -406,7 +406,7 @@ fn undoable_unless(kit: &mut Kit, undone: &Undone, stuck: &Stuck, gate: Option<&
 }
 
 #[tokio::test]
-async fn what_was_done_is_undone_in_reverse_order() {
+async fn effects_are_undone_in_reverse_order() {
     for cancels in [false, true] {
         let (mut kit, gate, undone) = (Kit::default(), Gate::default(), Undone::default());
         let begin = undoable(&mut kit, &undone, cancels.then_some(&gate));
@@ -455,7 +455,7 @@ async fn a_run_that_was_undone_or_cancelled_can_be_started_anew() {
 }
 
 #[tokio::test]
-async fn what_must_not_run_twice_runs_once() {
+async fn an_at_most_once_step_runs_once() {
     let mut kit = Kit::default();
     let once = effect(spec("once", &[("x", Type::Int)], &[("out", Type::Int)]), Effect::AtMostOnce);
     let once = kit.add(once, |_, inputs| Ok(vec![inputs[0].clone()]));

@@ -42,7 +42,7 @@ fn is_gone(found: &Result<onceflow_engine::Handle, Error>) -> bool {
 }
 
 #[tokio::test]
-async fn a_failed_run_nobody_tries_again_goes_when_its_history_ends() {
+async fn a_failed_run_that_is_not_retried_goes_when_its_history_ends() {
     let cases: [(&str, Make); 2] = [("choice", unhandled), ("each", odd_fails)];
     for (name, make) in cases {
         for keep_ms in [None, Some(1000), Some(2 * HISTORY_MS)] {
@@ -67,7 +67,7 @@ async fn a_failed_run_nobody_tries_again_goes_when_its_history_ends() {
 }
 
 #[tokio::test]
-async fn what_becomes_of_a_failed_run_takes_its_deadline_back() {
+async fn a_retried_or_cancelled_run_loses_its_deadline() {
     let mut kit = Kit::default();
     let (start, _) = odd_fails(&mut kit);
     let proof = Proof::new(&kit);

@@ -122,7 +122,7 @@ async fn explaining_and_starting_what_is_done_write_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_asked_of_nothing_there_is_explained_without_a_write() {
+async fn explaining_a_run_that_does_not_exist_writes_nothing() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
     let mut kit = Kit::default();
@@ -154,7 +154,7 @@ async fn an_input_that_is_not_what_it_is_said_to_be_is_refused_and_nothing_begin
 }
 
 #[tokio::test]
-async fn what_is_known_of_a_file_is_not_read_again() {
+async fn a_file_with_a_known_digest_is_not_read_again() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
     let mut kit = Kit::default();

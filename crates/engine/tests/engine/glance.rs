@@ -17,7 +17,7 @@ fn looker(proof: &Proof) -> Engine {
 }
 
 #[tokio::test]
-async fn runs_are_told_in_the_order_of_their_keys_page_by_page_by_one_who_does_not_work() {
+async fn runs_are_listed_by_key_page_by_page_by_an_engine_without_workers() {
     let mut kit = Kit::default();
     let fails = kit.task("fails", &["x"], |inputs| match as_int(&inputs[0]) {
         0 => Err(Failure::new("zero")),
@@ -100,7 +100,7 @@ async fn an_outline_names_every_step_as_it_was_written() {
 }
 
 #[tokio::test]
-async fn what_happened_is_told_from_the_start_to_the_end_with_how_much_there_is_to_do() {
+async fn events_tell_a_run_from_start_to_end_with_its_totals() {
     let mut kit = Kit::default();
     let (begin, expected) = each_of(&mut kit, 3);
     let proof = Proof::new(&kit);
@@ -195,7 +195,7 @@ async fn a_new_plan_that_would_do_again_what_was_done_is_refused_unless_accepted
 }
 
 #[tokio::test]
-async fn what_must_not_start_twice_is_remembered_through_lives_that_do_not_have_it() {
+async fn an_at_most_once_start_is_remembered_by_engines_without_the_task() {
     for effect in [Effect::AtMostOnce, Effect::Transactional] {
         // The generation in between requests less: it ends, or gets a new plan while it is active.
         for ends in [true, false] {

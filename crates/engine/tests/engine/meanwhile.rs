@@ -98,7 +98,7 @@ fn failing_and_unknown(kit: &mut Kit, starts: &Arc<AtomicU64>) -> Start {
 }
 
 #[tokio::test]
-async fn what_somebody_decides_while_a_run_is_settled_is_not_forgotten() {
+async fn a_decision_made_while_a_run_settles_is_not_lost() {
     for resolution in [Resolution::Redo, Resolution::Fail(String::from("no")), Resolution::Done(vec![int(7)])] {
         let place = format!("{resolution:?}");
         let (mut kit, starts) = (Kit::default(), Arc::new(AtomicU64::new(0)));
@@ -210,7 +210,7 @@ async fn a_run_whose_last_step_is_decided_while_it_is_settled_is_done() {
 }
 
 #[tokio::test]
-async fn what_somebody_decided_is_kept_like_what_was_computed() {
+async fn a_resolved_outcome_is_kept_like_a_computed_one() {
     let (mut kit, starts) = (Kit::default(), Arc::new(AtomicU64::new(0)));
     let pay = with(spec("pay", &[("x", Type::Int)], &[("out", Type::Int)]), Effect::AtMostOnce);
     kit.tasks.add(pay.clone(), Arc::new(Lossy(starts.clone())));
@@ -255,7 +255,7 @@ async fn take_over(memory: &Memory) {
 }
 
 #[tokio::test]
-async fn after_a_lost_reply_nobody_tells_an_end_that_another_has_still_to_settle() {
+async fn a_lost_reply_never_announces_an_end_that_is_not_settled() {
     let ends = |batch: &Batch| {
         let is_head = |op: &Op| matches!(op, Op::Put(key, _) if key.group.id() == b"runs");
         batch.claim.is_some() && batch.ops.iter().any(is_head)

@@ -108,7 +108,7 @@ async fn changed_code_reruns_it_and_what_depends_on_it() {
 }
 
 #[tokio::test]
-async fn one_changed_element_reruns_only_its_own_steps() {
+async fn a_changed_element_reruns_only_its_own_steps() {
     let (bed, mut kit) = (Bed::new(), Kit::default());
     let inc = inc(&mut kit, "inc");
     let g = G::new().input("xs", Type::list(Type::Int)).output("ys", Type::list(Type::Int));
@@ -176,7 +176,7 @@ async fn a_failed_run_with_a_changed_input_reuses_what_it_still_holds() {
 }
 
 #[tokio::test]
-async fn what_happens_inside_an_each_is_explained_before_it_happens() {
+async fn steps_inside_an_each_are_explained_before_they_run() {
     let (bed, mut kit) = (Bed::new(), Kit::default());
     let (inc, add) = (inc(&mut kit, "inc"), parity(&mut kit));
     let body = G::new().input("x", Type::Int).output("y", Type::Int).task("a", &add).task("b", &inc);
@@ -260,7 +260,7 @@ fn large(kit: &mut Kit) -> Library {
 }
 
 #[tokio::test]
-async fn what_a_newer_plan_replaces_is_let_go_at_once() {
+async fn outputs_replaced_by_a_newer_plan_are_released_at_once() {
     let (bed, mut kit) = (Bed::new(), Kit::default());
     let flow = large(&mut kit);
     for x in 0..5 {

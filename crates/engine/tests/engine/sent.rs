@@ -35,7 +35,7 @@ fn seven() -> Resolution {
 }
 
 #[tokio::test]
-async fn what_is_sent_twice_under_one_id_is_taken_once() {
+async fn an_event_sent_twice_under_one_id_is_taken_once() {
     let (kit, proof) = waiting().await;
     let engine = proof.engine();
     let handle = engine.find("r").await.unwrap();
@@ -76,7 +76,7 @@ async fn disturb(n: u64, fault: Fault) -> bool {
 }
 
 #[tokio::test]
-async fn whoever_sends_again_after_a_fault_at_any_call_has_sent_once() {
+async fn an_event_resent_after_a_fault_at_any_call_is_taken_once() {
     for fault in Fault::ALL {
         let mut n = 1;
         while disturb(n, fault).await {

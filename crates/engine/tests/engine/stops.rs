@@ -97,7 +97,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn a_cancel_drops_the_bodies_at_work_whoever_cancels() {
+async fn a_cancel_from_any_process_drops_the_running_bodies() {
     for elsewhere in [false, true] {
         let scene = scene(|_| {});
         let engine = scene.proof.engine();
@@ -136,7 +136,7 @@ async fn a_cancel_ends_the_pause_before_another_attempt_too() {
 }
 
 #[tokio::test]
-async fn what_must_not_start_twice_may_finish_though_its_run_is_cancelled() {
+async fn a_started_at_most_once_step_may_finish_though_its_run_is_cancelled() {
     let scene = scene(|spec| spec.effect = Effect::AtMostOnce);
     let engine = scene.proof.engine();
     let handle = scene.begin(&engine).await;

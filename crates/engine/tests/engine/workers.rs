@@ -113,7 +113,7 @@ async fn workers_say_how_much_they_did_and_what_they_offer() {
 }
 
 #[tokio::test]
-async fn a_step_whose_task_a_worker_lacks_is_left_to_those_who_have_it() {
+async fn a_worker_leaves_steps_of_unknown_tasks_to_other_workers() {
     let (mut one, mut two) = (Kit::default(), Kit::default());
     let (begin, expected) = in_turn(&mut one, &mut two, 3);
     let proof = Proof::new(&one);
@@ -166,7 +166,7 @@ async fn a_task_that_is_added_later_is_done_then() {
 }
 
 #[tokio::test]
-async fn a_run_that_waits_for_a_task_nobody_has_can_be_cancelled() {
+async fn a_run_that_waits_for_an_unserved_task_can_be_cancelled() {
     for class in ["default", "nobody's"] {
         let (mut one, mut two) = (Kit::default(), Kit::default());
         let (mut begin, _) = in_turn(&mut one, &mut two, 2);
@@ -246,7 +246,7 @@ async fn every_shape_is_done_by_two_workers_that_share_its_tasks() {
 }
 
 #[tokio::test]
-async fn what_a_dead_worker_was_storing_goes_when_it_is_known_to_be_dead() {
+async fn uploads_of_a_dead_worker_go_when_its_death_is_known() {
     use onceflow_store::blobs::content::from_bytes;
     let proof = Proof::new(&Kit::default());
     let values = proof.values(proof.memory.clone());
@@ -310,7 +310,7 @@ fn limited(proof: &Proof, host: &str, options: Options) -> Engine {
 }
 
 #[tokio::test]
-async fn one_worker_attends_a_run_and_the_other_learns_which() {
+async fn one_worker_attends_a_run_and_the_other_learns_its_id() {
     let kit = Kit::default();
     let proof = Proof::new(&kit);
     let (one, two) = (limited(&proof, "one", Options::default()), limited(&proof, "two", Options::default()));

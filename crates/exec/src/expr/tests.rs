@@ -29,7 +29,7 @@ fn scope() -> Bindings {
 }
 
 #[test]
-fn what_an_expression_mentions_is_found_with_its_place() {
+fn references_of_an_expression_are_found_with_their_columns() {
     let cases = [
         ("inputs.reads", "inputs.reads"),
         ("a . b", "a.b"),
@@ -98,7 +98,7 @@ fn a_failure_names_the_expression_and_the_types() {
 }
 
 #[test]
-fn what_is_no_expression_is_told_with_its_place() {
+fn a_malformed_expression_is_reported_with_its_column() {
     let mut told = String::new();
     for source in ["a +", "a b", "é && )", "'open", "a..b", "(((", "x.map(1, 2)", ""] {
         for wrong in compile(source).unwrap_err() {
@@ -142,7 +142,7 @@ fn long_chains_are_refused_or_computed_but_never_crash() {
 
 /// Each of these sources once made the brackets and operators after it look like text.
 #[test]
-fn what_the_parser_does_not_take_for_text_is_counted() {
+fn references_outside_string_literals_are_counted() {
     let chain = |times: usize| "+1".repeat(times);
     let hidden = [
         ("r'\\'", "+''"),
@@ -225,7 +225,7 @@ fn an_expression_that_would_go_on_for_ever_fails_and_says_why() {
 }
 
 #[test]
-fn what_is_counted_changes_nothing() {
+fn counting_references_does_not_change_an_expression() {
     let same = [
         ("[3, 1, 2].map(x, x * 2).filter(x, x > 2).sort() == [4, 6]", "true (bool)"),
         ("[1, 2, 3].exists(x, 1 / (x - 2) > 0)", "true (bool)"),

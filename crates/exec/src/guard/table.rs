@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_says_what_runs_and_goes_with_who_has_it_locked() {
+    fn a_guard_table_lists_commands_and_goes_with_its_lock_holder() {
         let store = tempfile::tempdir().unwrap();
         let mark = "0123456789abcdef0123";
         let table = GroupTable::new(store.path(), mark).unwrap();

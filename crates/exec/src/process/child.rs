@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_process_and_those_it_waited_for_used_is_told() {
+    async fn resource_use_includes_waited_for_children() {
         let (status, used) = run("x=0; while ((x < 200000)); do ((x += 1)); done; exit 3").await;
         assert_eq!(status.code(), Some(3));
         assert!(used.cpu_ms > 0, "{used:?}");
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_ended_before_it_became_a_program_has_not_begun() {
+    fn a_process_ended_before_exec_has_not_started() {
         let stat = |flags: u64| format!("17 (a) b) Z 1 17 17 0 -1 {flags} 0 0 0");
         assert_eq!(may_begin(&stat(0x40_0044)), Some(false));
         assert_eq!(may_begin(&stat(0x40_0004)), Some(true), "it was a program");

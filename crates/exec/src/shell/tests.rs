@@ -204,7 +204,7 @@ fn arithmetic_takes_numbers_and_nothing_else() {
 }
 
 #[test]
-fn where_no_value_can_go_it_is_said() {
+fn a_reference_where_no_value_can_stand_is_refused() {
     let mut told = String::new();
     for text in [
         "echo '${{ h0 }}'",

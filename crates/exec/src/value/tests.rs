@@ -136,7 +136,7 @@ fn typed() -> impl Strategy<Value = (Type, serde_json::Value)> {
 
 proptest! {
     #[test]
-    fn what_is_stored_comes_back((ty, json) in typed()) {
+    fn stored_values_read_back_equal((ty, json) in typed()) {
         let Ok(value) = PortValue::from_json(json, &ty) else { return Ok(()) };
         let data = value.clone().into_data(&ty).unwrap();
         prop_assert_eq!(PortValue::from_data(data, &ty), Ok(value.clone()), "{}", ty);

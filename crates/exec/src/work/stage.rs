@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_writes_through_every_mode_gets_a_file_of_its_own() {
+    fn a_user_who_can_write_through_links_gets_copies() {
         let place = tempfile::tempdir().unwrap();
         let (object, at) = (place.path().join("object"), place.path().join("in"));
         fs::write(&object, vec![7; COPIED_BYTES_MAX as usize + 1]).unwrap();
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn of_steps_that_share_a_changed_object_none_is_blamed() {
+    fn steps_that_only_share_a_changed_object_are_not_blamed() {
         let place = tempfile::tempdir().unwrap();
         let (_object, staged) = linked_to(place.path(), &["a", "b"]);
         assert!(staged.iter().all(|staged| staged.changed() == Changed::No));

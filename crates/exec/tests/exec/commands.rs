@@ -110,7 +110,7 @@ async fn globs_give_one_file_or_all_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_an_output_is_said_with_what_to_do() {
+async fn a_wrong_output_is_reported_with_a_hint() {
     let lab = Lab::new().await;
     // All links and names lead to a directory of this test.
     let canary = lab.directory.path().join("canary");
@@ -240,7 +240,7 @@ async fn an_input_that_was_changed_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_step_did_to_a_small_input_no_other_step_sees() {
+async fn a_changed_small_input_is_not_seen_by_other_steps() {
     let lab = Lab::new().await;
     let small = || lab.file("a.txt", "one");
     let reads = || One::command("cat ${{ f }} > o").input("f", Type::File, small()).output("t", Type::Text, "o");

@@ -69,7 +69,7 @@ fn all_that_a_command_started_ends_when_we_are_killed() {
 }
 
 #[test]
-fn what_a_command_leaves_behind_ends_when_it_has_ended_or_when_we_have() {
+fn orphans_of_a_command_end_with_it_or_with_us() {
     let directory = tempfile::tempdir().unwrap();
     let pipe = fifo(directory.path());
     // The last process has left the group, and ends with the worker.

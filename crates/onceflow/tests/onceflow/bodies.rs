@@ -314,7 +314,7 @@ fn many_steps_of_one_task_have_names_of_their_own_in_linear_time() {
 
 #[test]
 #[should_panic(expected = "`at_most` is about elements")]
-fn a_limit_on_something_without_elements_is_refused() {
+fn a_concurrency_limit_on_a_step_without_elements_is_refused() {
     Flow::new("limit", ["n"], ["n"], |f, n: Port<u64>| f.at_most(3).add(double(n)));
 }
 

@@ -129,7 +129,7 @@ fn between_tasks_there_is_one_kind_of_nothing() {
 }
 
 #[test]
-fn what_does_not_fit_is_an_error_that_says_so() {
+fn a_value_of_the_wrong_type_is_an_error_naming_both_types() {
     let error = u64::decode(Data::List(vec![])).unwrap_err();
     assert_eq!(error.to_string(), "a value of type u64 was wanted, but a list is there");
     assert!(matches!(Vec::<u64>::decode(1_u64.encode().unwrap()), Err(Error::Kind { .. })));

@@ -71,7 +71,7 @@ fn the_book_and_the_page_of_the_error_list_every_function_and_operator() {
 }
 
 #[test]
-fn what_a_page_calls_wrong_is_wrong_in_that_way_and_what_it_calls_right_loads() {
+fn wrong_examples_of_error_pages_fail_with_their_code_and_right_ones_load() {
     let codes = CODES.iter().map(|(code, _)| (*code).to_owned()).filter(|code| code.as_str() < "OF0200");
     let mut shown = 0;
     for code in codes.chain(kernel_codes()) {

@@ -9,7 +9,7 @@ fn check(text: &str, expected: Expect) {
 }
 
 #[test]
-fn what_a_command_mentions_is_its_input() {
+fn references_in_a_command_become_its_inputs() {
     check(
         "
 flow: call-variants
@@ -308,7 +308,7 @@ fn a_thousand_steps_load_soon_and_in_their_order() {
 }
 
 #[test]
-fn steps_whose_outputs_nobody_reads_are_named() {
+fn steps_with_unread_outputs_are_named() {
     let flow = good(
         "
 flow: some

@@ -44,7 +44,7 @@ fn every_example_is_valid() {
 }
 
 #[test]
-fn what_the_schema_takes_and_refuses() {
+fn the_schema_accepts_valid_flows_and_refuses_invalid_ones() {
     let schema = jsonschema::validator_for(&schema()).unwrap();
     let flow = |step: Value| json!({ "flow": "test", "inputs": { "a": "list<file>" }, "steps": { "s": step } });
     for good in [

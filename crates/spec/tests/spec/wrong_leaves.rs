@@ -320,7 +320,7 @@ b: { run: "tr '\0' x" }
 }
 
 #[test]
-fn what_is_allowed_and_probably_not_meant_is_warned_of_with_its_place() {
+fn suspicious_flows_get_warnings_with_their_place() {
     let flow = super::support::good(
         "flow: test\nsteps:\n  pay: { run: echo, effect: at_most_once, retry: 3 }\n  \
          cut:\n    run: touch x\n    out: { a: { file: x }, b: { file: ./x }, c: { file: y } }\n\

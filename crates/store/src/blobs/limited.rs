@@ -223,7 +223,7 @@ mod tests {
     use onceflow_core::Fences;
 
     #[tokio::test]
-    async fn what_goes_beyond_the_limit_of_a_store_is_refused_and_leaves_nothing() {
+    async fn an_upload_over_the_store_limit_is_refused_and_leaves_nothing() {
         let (objects, fences) = (Arc::new(Objects::memory()), Fences::new(1));
         let limited = Limited::new(objects.clone(), 100);
         let name = || ObjectName::new(fences.next());
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_others_store_counts() {
+    async fn uploads_of_other_writers_count_towards_the_limit() {
         let (objects, fences) = (Arc::new(Objects::memory()), Fences::new(1));
         let (one, two) = (Limited::new(objects.clone(), 100), Limited::new(objects, 100));
         let name = || ObjectName::new(fences.next());

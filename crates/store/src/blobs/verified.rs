@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_beyond_a_process_goes_with_the_last_object() {
+    fn persisted_verification_marks_go_with_the_last_object() {
         let place = tempfile::tempdir().unwrap();
         let (hints, objects) = (hints(place.path()), place.path().join("objects"));
         fs::create_dir(&objects).unwrap();

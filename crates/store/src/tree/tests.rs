@@ -120,7 +120,7 @@ fn paths_are_resolved_below_the_directory_or_not_at_all() {
 }
 
 #[test]
-fn a_fifo_or_a_socket_is_refused_and_nobody_waits() {
+fn a_fifo_or_a_socket_is_refused_without_blocking() {
     let yard = Yard::new();
     rustix::fs::mknodat(rustix::fs::CWD, yard.root.join("fifo"), FileType::Fifo, Mode::RWXU, 0).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(yard.root.join("socket")).unwrap();
@@ -203,7 +203,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_was_done_to_a_tree_it_is_emptied_and_nothing_outside_changes(deeds in deeds()) {
+    fn a_tampered_tree_is_emptied_and_nothing_outside_changes(deeds in deeds()) {
         let yard = Yard::new();
         let held = yard.dir();
         deeds.iter().for_each(|deed| doing(&yard, deed));

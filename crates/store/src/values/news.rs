@@ -66,7 +66,7 @@ mod tests {
     use onceflow_core::{Row, Shard, Timestamp};
 
     #[test]
-    fn a_renewed_lease_rings_nobody_and_an_earlier_or_new_one_does() {
+    fn only_a_new_or_earlier_lease_wakes_the_sweeper() {
         let (keys, edge) = (Keys::new(), EdgeName::root("lease"));
         let due = |ms| keys.due(Timestamp::from_ms(ms), &edge);
         let rings = |old: Option<u64>, new| {

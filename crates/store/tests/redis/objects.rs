@@ -21,7 +21,7 @@ async fn objects_on_a_server_keep_the_contract() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_eight_writers_of_one_name_one_wins() {
+async fn one_of_eight_writers_of_a_name_wins() {
     for len in [10, 1 << 20] {
         blobs::contract_of_races(objects, len).await;
     }

@@ -84,7 +84,7 @@ async fn a_server_that_forgot_our_scripts_is_sent_them_again() {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_outlives_kill_9_and_whoever_waits_wakes_when_it_is_back() {
+async fn acknowledged_batches_outlive_kill_9_of_the_server_and_waiters_wake_when_it_is_back() {
     let mut server = Server::start();
     let redis = connect(&server.url()).await.unwrap();
     let mut acknowledged = BTreeSet::new();

@@ -61,7 +61,7 @@ async fn a_thousand_calls_to_a_silent_server_all_end_and_none_failed_for_good() 
 }
 
 #[tokio::test]
-async fn who_waits_for_longer_than_a_server_may_take_to_answer_has_lost_nothing() {
+async fn a_wait_longer_than_the_reply_timeout_loses_nothing() {
     let server = Server::start();
     let redis = connect(&format!("{}?timeout=2", server.url())).await.unwrap();
     let lost = redis.lost();

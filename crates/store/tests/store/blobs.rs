@@ -55,7 +55,7 @@ async fn a_directory_keeps_the_contract() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_eight_writers_of_one_name_one_wins() {
+async fn one_of_eight_writers_of_a_name_wins() {
     let directories = Directories::new();
     for len in [10, 5000, 2 * MIB] {
         blobs::contract_of_races(async || Objects::memory(), len).await;
@@ -105,7 +105,7 @@ async fn a_create_stopped_at_any_chunk_leaves_no_file() {
 
 /// The files a process leaves that is killed: before its file was linked, and after.
 #[tokio::test]
-async fn what_a_killed_writer_left_is_listed_and_goes_with_its_name() {
+async fn partial_uploads_of_a_killed_writer_are_listed_and_removed_by_name() {
     let root = tempfile::tempdir().unwrap();
     let store = open(root.path()).await;
     let [unfinished, objects] = ["unfinished", "objects"].map(|directory| root.path().join(directory));

@@ -220,7 +220,7 @@ fn lock_only(dir: &Path, says: &str) -> File {
 }
 
 #[tokio::test]
-async fn where_the_owner_cannot_be_reached_the_second_is_refused_by_name() {
+async fn a_second_process_is_refused_by_name_when_the_owner_cannot_be_reached() {
     let dir = tempfile::tempdir().unwrap();
     let world = TestWorld::new(1);
     let _held = lock_only(dir.path(), "pid 77\nhost elsewhere\nsince 0\n");

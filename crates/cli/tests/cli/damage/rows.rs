@@ -135,7 +135,7 @@ fn is_harmless(kind: &str) -> bool {
 }
 
 #[test]
-fn every_row_that_is_lost_or_changed_on_a_server_is_told_or_missed_by_nobody() {
+fn fsck_reports_every_lost_or_changed_row_on_a_server_that_matters() {
     let mut bed = Bed::new();
     assert_eq!(bed.told(true), Vec::<String>::new());
     let rows = bed.rows();

@@ -122,7 +122,7 @@ fn a_file_that_is_not_there_is_bad_usage_for_every_verb() {
 }
 
 #[test]
-fn what_a_command_cannot_mean_has_a_code_too() {
+fn contradictory_options_have_an_error_code() {
     let bed = quiet();
     for (args, code) in [
         (&["run", "quiet.yaml", "--jobs", "0"][..], "OF0419"),
@@ -155,7 +155,7 @@ fn a_run_whose_outputs_a_changed_flow_does_not_have_is_told_so_once() {
 }
 
 #[test]
-fn what_is_wrong_with_a_flow_has_a_code_as_data() {
+fn problems_of_a_flow_carry_their_code_in_json() {
     let bed = Bed::new();
     let error = bed.run(&["run", "nosuch.yaml", "--json"]).ends(2).json()["error"].take();
     assert_eq!(

@@ -93,7 +93,7 @@ fn a_store_with_a_limit_has_no_room_beyond_it() {
 }
 
 #[test]
-fn what_lies_in_the_directory_is_counted_and_what_is_unknown_is_named() {
+fn du_counts_every_file_of_the_store_and_names_unknown_ones() {
     let bed = Bed::new();
     large(&bed);
     bed.run(&["run", "large.yaml", "-i", "a=0"]).ends(0);

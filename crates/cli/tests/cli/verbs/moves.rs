@@ -102,7 +102,7 @@ fn paid() -> Bed {
 }
 
 #[test]
-fn what_must_not_run_twice_is_refused_by_explain_by_check_and_by_run_alike() {
+fn explain_check_and_run_refuse_to_repeat_an_at_most_once_step() {
     let bed = paid();
     change(&bed, "echo 5", "echo 6");
     let explained = bed.run(&["explain", "sum.yaml", "--json"]).ends(0).json();
@@ -126,7 +126,7 @@ fn what_must_not_run_twice_is_refused_by_explain_by_check_and_by_run_alike() {
 }
 
 #[test]
-fn what_may_run_again_by_consent_does() {
+fn an_at_most_once_step_runs_again_by_consent() {
     let bed = paid();
     change(&bed, "echo 5", "echo 6");
     change(&bed, "; exit 1", "");
@@ -135,7 +135,7 @@ fn what_may_run_again_by_consent_does() {
 }
 
 #[test]
-fn a_run_that_is_at_work_is_not_moved_under_the_hands_of_who_works_on_it() {
+fn a_run_at_work_is_not_moved_under_its_worker() {
     let bed = Bed::new();
     let gate = bed.gate("gate");
     bed.write("sum.yaml", &format!("flow: wait\nsteps:\n  w:\n    run: |\n      {}\n      echo w\n    out: {{ x: text }}\noutputs: {{ x: w.x }}\n", gate.shell()));

@@ -233,7 +233,7 @@ fn outputs_that_differ_are_shown_as_what_they_are() {
 }
 
 #[test]
-fn what_differs_is_shown_if_it_is_short_and_known() {
+fn short_known_differences_of_values_are_shown() {
     let bed = done("");
     let long = format!("b={}", "long ".repeat(20));
     bed.run(&["run", "sum.yaml", "-i", "a=1", "-i", &long, "--key", "long"]).ends(0);

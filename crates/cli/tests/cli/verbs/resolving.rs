@@ -84,7 +84,7 @@ fn a_step_that_was_killed_and_must_not_start_twice_is_not_said_to_run() {
 }
 
 #[test]
-fn what_became_of_a_step_can_be_said_right_after_its_process_was_killed() {
+fn resolve_works_right_after_the_process_was_killed() {
     let bed = killed();
     bed.run(&["resolve", "pay", "charge", "--done", "-o", "amount=7", "--dry-run"]).ends(0);
     assert_eq!(bed.run(&["ls", "--json"]).ends(0).json()[0]["status"], "interrupted");
@@ -144,7 +144,7 @@ fn a_step_that_failed_and_must_not_start_twice_is_not_said_to_run() {
 }
 
 #[test]
-fn of_a_list_only_the_elements_that_were_killed_must_be_resolved() {
+fn only_the_killed_elements_of_a_list_must_be_resolved() {
     let bed = Bed::new();
     let gate = bed.gate("gate");
     let flow = format!(
@@ -188,7 +188,7 @@ fn a_step_that_is_at_work_is_not_resolved() {
 }
 
 #[test]
-fn what_was_done_is_said_with_what_it_gave_and_the_run_goes_on() {
+fn resolve_done_with_outputs_lets_the_run_go_on() {
     let bed = unknown();
     bed.run(&["retry", "pay"]).expect(expect![[r#"
         -- stderr
@@ -240,7 +240,7 @@ fn what_was_done_is_said_with_what_it_gave_and_the_run_goes_on() {
 }
 
 #[test]
-fn what_failed_can_be_tried_again() {
+fn a_failed_step_can_be_retried() {
     let bed = unknown();
     bed.run(&["why", "pay", "charge"]).expect(expect![[r#"
         -- stdout
@@ -294,7 +294,7 @@ fn destructive_verbs_say_what_they_would_do_and_never_wait_for_an_answer_that_ca
 }
 
 #[test]
-fn what_nobody_has_said_of_a_step_stays_unknown_when_its_run_is_cancelled() {
+fn an_unresolved_outcome_stays_unknown_when_its_run_is_cancelled() {
     let bed = unknown();
     bed.run(&["cancel", "pay", "--yes"]);
     let why = bed.run(&["why", "pay", "charge", "--json"]).ends(0).json();

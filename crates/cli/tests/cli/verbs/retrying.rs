@@ -209,7 +209,7 @@ fn a_fork_reuses_elements_inside_lists_that_are_kept() {
 }
 
 #[test]
-fn what_a_fork_cannot_know_or_do_is_said() {
+fn fork_says_which_steps_it_cannot_reuse() {
     let bed = failed("");
     bed.run(&["fork", "sum", "--key", "o", "-i", "c=3"]).expect(expect![[r#"
         -- stderr

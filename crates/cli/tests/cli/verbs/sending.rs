@@ -84,7 +84,7 @@ fn a_run_that_waits_can_be_started_again_and_cancelled() {
 }
 
 #[test]
-fn of_several_steps_that_wait_for_the_same_one_is_named() {
+fn send_names_a_step_when_several_wait_for_one_event() {
     let bed = Bed::new();
     bed.write(
         "each.yaml",
@@ -100,7 +100,7 @@ fn of_several_steps_that_wait_for_the_same_one_is_named() {
 }
 
 #[test]
-fn what_a_step_that_waits_cannot_have_is_said() {
+fn check_refuses_settings_that_a_waiting_step_cannot_have() {
     let bed = Bed::new();
     bed.write(
         "bad.yaml",

@@ -187,7 +187,7 @@ fn a_project_that_was_moved_goes_on_with_its_files_where_they_are_now() {
 }
 
 #[test]
-fn inputs_are_copied_into_the_store_when_somebody_says_so() {
+fn store_inputs_copies_inputs_into_the_store() {
     for way in ["option", "flow", "setting"] {
         let bed = Bed::new();
         sparse(&bed, "reads.fq");

@@ -170,7 +170,7 @@ fn an_element_that_is_not_there_is_no_step() {
 }
 
 #[test]
-fn of_an_each_that_was_interrupted_it_is_said_how_many_elements_are_left() {
+fn an_interrupted_each_says_how_many_elements_are_left() {
     for keep in ["", "keep: 1h\n"] {
         let bed = Bed::new();
         let gate = bed.gate("gate");
@@ -279,7 +279,7 @@ fn a_run_that_is_being_undone_will_not_run() {
 }
 
 #[test]
-fn of_a_run_that_another_process_is_at_it_is_said_that_run_would_refuse() {
+fn explain_says_that_run_would_refuse_while_another_process_works() {
     let bed = Bed::new();
     let gate = bed.gate("gate");
     shop(&bed, "true", &gate.shell());

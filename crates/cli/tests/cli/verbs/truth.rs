@@ -17,7 +17,7 @@ fn over_numbers(bed: &Bed, gate: &str) {
 }
 
 #[test]
-fn commits_that_nobody_lived_to_tell_are_done_and_not_interrupted() {
+fn commits_whose_events_were_lost_are_done_and_not_interrupted() {
     let bed = Bed::new();
     let gate = bed.gate("gate");
     over_numbers(&bed, &gate.shell());
@@ -119,7 +119,7 @@ fn a_step_inside_another_waits_for_the_step_it_reads_from() {
 }
 
 #[test]
-fn what_a_step_writes_and_a_key_has_in_it_never_commands_the_terminal() {
+fn output_of_a_step_and_keys_never_command_the_terminal() {
     let bed = Bed::new();
     bed.write(
         "rude.yaml",

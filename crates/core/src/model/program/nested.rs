@@ -59,7 +59,7 @@ mod tests {
     };
 
     #[test]
-    fn what_is_nested_too_deep_is_refused_and_what_is_not_is_read_after_it() {
+    fn a_program_nested_too_deep_is_refused_and_the_next_is_read() {
         let deep = |levels: u32| (0..levels).fold(Type::Int, |inner, _| Type::list(inner));
         let comes_back = |ty: &Type| rows::read::<Type>(&rows::write(ty)).is_some_and(|read| read == *ty);
         // The row format from before rows had a checksum.

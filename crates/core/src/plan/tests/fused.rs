@@ -85,7 +85,7 @@ fn tasks_that_differ_in_how_they_are_run_stay_apart() {
 }
 
 #[test]
-fn a_value_that_somebody_else_sees_keeps_its_checkpoint() {
+fn a_value_with_a_second_reader_keeps_its_checkpoint() {
     let program = |change: fn(&mut Block)| {
         let mut program = chain((0..3).map(|at| pure(&format!("t{at}"), 1)).collect());
         change(&mut program.blocks[0]);

@@ -133,7 +133,7 @@ fn an_answer_that_no_longer_matters_is_not_waited_for() {
 }
 
 #[test]
-fn to_read_a_value_overtakes_nobody_but_consistent_thinks_it_does() {
+fn reading_a_value_overtakes_no_step_except_under_consistent() {
     // The run has finished for p. x was not delivered to B, and the copy that was delivered to A is gone.
     let named = graph("x->A.i; x->B.j; A.o->p; B.o->q");
     let (requested, has) = (named.outputs("p q"), set("x p"));

@@ -116,7 +116,7 @@ impl<'g> Run<'g> {
 }
 
 #[test]
-fn in_every_run_of_every_small_graph_what_the_frontier_reads_is_what_is_held() {
+fn the_frontier_reads_exactly_the_held_values_in_every_small_graph() {
     for modules in 0..=3 {
         every_graph(modules, 2, |graph| {
             let all: Vec<_> = (0..graph.outputs()).collect();
@@ -128,7 +128,7 @@ fn in_every_run_of_every_small_graph_what_the_frontier_reads_is_what_is_held() {
 }
 
 #[test]
-fn in_sampled_runs_what_the_frontier_reads_is_what_is_held() {
+fn the_frontier_reads_exactly_the_held_values_in_sampled_runs() {
     for seed in seeds(300) {
         let rng = &mut Rng::new(seed);
         let graph = random(rng, 40, 4);

@@ -181,7 +181,7 @@ fn a_plan_says_what_runs_and_why() {
 }
 
 #[test]
-fn what_is_reused_is_one_more_input() {
+fn a_reused_value_is_one_more_input() {
     let program = flow(&[("a", "1", &["x"]), ("b", "1", &["a"]), ("c", "1", &["a", "b"])]);
     let known = BTreeMap::from([((0, 0), "the value of a")]);
     let plan = specialise(&program, &known, &[0], None).expect("a plan");

@@ -43,7 +43,7 @@ fn names_order_and_limits_mean_nothing() {
 }
 
 #[test]
-fn a_composite_around_something_means_nothing() {
+fn a_composite_does_not_change_the_digest_of_its_content() {
     let plain = "flow main(x: int) -> (p: int) { t: task t(x: int) -> (y: int); x -> t.x; t.y -> p; }";
     let inside = "flow main(x: int) -> (p: int) { g: graph (a: int) -> (b: int) { t: task t(x: int) -> (y: int); a -> t.x; t.y -> b; }; x -> g.a; g.b -> p; }";
     let called = "flow main(x: int) -> (p: int) { g: call f; x -> g.a; g.b -> p; } flow f(a: int) -> (b: int) { t: task t(x: int) -> (y: int); a -> t.x; t.y -> b; }";
@@ -52,7 +52,7 @@ fn a_composite_around_something_means_nothing() {
 }
 
 #[test]
-fn versions_constants_and_wiring_mean_something() {
+fn versions_constants_and_wiring_change_the_digest() {
     let all = [
         digest(&library(FLOW)),
         replaced("d: task a(", "d: task a@2("),
@@ -91,7 +91,7 @@ fn flows_that_recur_are_told_apart_by_what_they_do() {
 }
 
 #[test]
-fn one_step_used_twice_is_not_two_steps() {
+fn one_step_used_twice_differs_from_two_steps() {
     let shared =
         "flow main(x: int) -> (p: int, q: int) { a: task a(x: int) -> (y: int); x -> a.x; a.y -> p; a.y -> q; }";
     let doubled = "flow main(x: int) -> (p: int, q: int) { a: task a(x: int) -> (y: int); b: task a(x: int) -> (y: int); x -> a.x; x -> b.x; a.y -> p; b.y -> q; }";

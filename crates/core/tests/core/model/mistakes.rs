@@ -95,7 +95,7 @@ fn an_output_that_was_asked_for_is_given() {
 }
 
 #[test]
-fn what_is_asked_for_is_there() {
+fn requested_outputs_must_exist() {
     check_requested(
         "flow main(x: int) -> (result: int) { x -> result; }",
         &["resutl"],

@@ -36,7 +36,7 @@ fn the_condition_of_a_loop_is_given() {
 }
 
 #[test]
-fn what_a_loop_carries_is_there() {
+fn carried_ports_of_a_loop_must_exist() {
     check_mistakes(
         "flow main(x: int) -> (p: int) { l: loop (x: int) -> (y: int, more: bool) { s: task s(x: int) -> (y: int, more: bool); x -> s.x; s.y -> y; s.more -> more; } while more carry z > x, y > w; x -> l.x; l.y -> p; }",
         expect![[r#"
@@ -50,7 +50,7 @@ fn what_a_loop_carries_is_there() {
 }
 
 #[test]
-fn what_a_loop_carries_fits() {
+fn carried_ports_of_a_loop_have_equal_types() {
     check_mistakes(
         "flow main(x: int) -> (p: text) { l: loop (x: int) -> (y: text, more: bool) { s: task s(x: int) -> (y: text, more: bool); x -> s.x; s.y -> y; s.more -> more; } while more carry y > x; x -> l.x; l.y -> p; }",
         expect![[r#"
@@ -81,7 +81,7 @@ fn the_condition_is_no_output_of_the_loop() {
 }
 
 #[test]
-fn an_each_goes_over_something() {
+fn an_each_needs_a_list() {
     check_mistakes(
         "flow main(x: int) -> (p: list<int>) { e: each (x: int) -> (y: int) { x -> y; }; x -> e.x; e.y -> p; }",
         expect![[r#"
@@ -92,7 +92,7 @@ fn an_each_goes_over_something() {
 }
 
 #[test]
-fn what_an_each_goes_over_is_there() {
+fn the_list_of_an_each_must_exist() {
     check_mistakes(
         "flow main(x: list<int>) -> (p: list<int>) { e: each elem, x, x (x: int, element: int) -> (y: int) { x -> y; }; x -> e.x; x -> e.element; e.y -> p; }",
         expect![[r#"
@@ -207,7 +207,7 @@ fn without_a_default_arm_outputs_are_options() {
 }
 
 #[test]
-fn what_not_every_arm_gives_is_an_option() {
+fn an_output_that_some_arm_lacks_is_optional() {
     check_mistakes(
         "flow main(x: int, b: bool) -> (p: int, q: int) { c: choice { a if ok (x: int) -> (p: int, q: int) { x -> p; x -> q; }; b (x: int) -> (p: int) { x -> p; }; }; x -> c.x; b -> c.ok; c.p -> p; c.q -> q; }",
         expect![[r#"
@@ -234,7 +234,7 @@ fn arm_names_are_unique_and_plain() {
 }
 
 #[test]
-fn what_may_fail_gives_options() {
+fn a_module_that_may_fail_gives_optional_outputs() {
     check_mistakes(
         "flow main(x: int) -> (p: int, e: text) { t: attempt task t(i: int) -> (o: int); x -> t.i; t.o -> p; t.error -> e; }",
         expect![[r#"
@@ -313,7 +313,7 @@ fn a_flow_that_is_not_there_cannot_be_checked() {
 }
 
 #[test]
-fn what_a_task_says_about_itself_is_possible() {
+fn contradictory_settings_of_a_task_are_refused() {
     let mut library = library("flow main(x: int) -> (p: int) { t: task t(i: int) -> (o: int); x -> t.i; t.o -> p; }");
     let graph = library.flows.get_mut("main").expect("main");
     let ModuleKind::Task(spec) = &mut graph.modules[0].kind else { panic!("a task") };
@@ -356,7 +356,7 @@ fn limits_are_said() {
 }
 
 #[test]
-fn what_is_nested_too_deep_is_refused_and_not_walked() {
+fn a_graph_nested_too_deep_is_refused_and_not_walked() {
     let nested = |depth: usize| {
         let open = "g: graph () -> () { ".repeat(depth);
         format!("flow main() -> () {{ {open} {} }}", "}; ".repeat(depth))
@@ -369,7 +369,7 @@ fn what_is_nested_too_deep_is_refused_and_not_walked() {
 }
 
 #[test]
-fn what_would_explode_is_refused() {
+fn a_graph_that_expands_beyond_the_limit_is_refused() {
     let mut text = String::from("flow main() -> () { a: call f0; }");
     for at in 0..40 {
         text += &format!(" flow f{at}() -> () {{ a: call f{}; b: call f{}; }}", at + 1, at + 1);

@@ -37,7 +37,7 @@ fn a_chain_of_eaches_is_one() {
 }
 
 #[test]
-fn what_others_need_whole_stays_an_output() {
+fn a_list_that_another_step_reads_whole_stays_an_output() {
     let text = format!(
         "flow main(xs: list<int>) -> (p: list<int>, q: int) {{ {} {}
            s: task sum(l: list<int>) -> (s: int);
@@ -123,7 +123,7 @@ fn eaches_inside_joined_eaches_join_too_and_captures_come_along() {
 }
 
 #[test]
-fn what_may_fail_by_itself_does_not_join() {
+fn a_step_with_its_own_failure_handler_does_not_join_a_pipeline() {
     let text = format!(
         "flow main(xs: list<int>) -> (p: option<list<int>>) {{ {} {} xs -> a.x; a.y -> b.x; b.y -> p; }}",
         each("a"),

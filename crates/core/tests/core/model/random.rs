@@ -213,7 +213,7 @@ fn programs_do_what_their_flows_say() {
 }
 
 #[test]
-fn what_is_made_well_passes_and_lowers_to_a_sound_program() {
+fn a_well_formed_graph_passes_and_lowers_to_a_sound_program() {
     let (mut calls, mut eaches) = (0, 0);
     for seed in 0..1_000 {
         let library = make(seed);
@@ -282,7 +282,7 @@ fn damage(graph: &mut Graph, random: &mut Random) {
 }
 
 #[test]
-fn what_is_damaged_never_panics_and_is_sound_if_it_passes() {
+fn a_damaged_graph_never_panics_and_is_sound_if_it_passes() {
     let (mut refused, mut passed) = (0, 0);
     for seed in 0..3_000 {
         let mut library = make(seed);

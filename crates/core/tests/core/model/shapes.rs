@@ -130,7 +130,7 @@ fn a_flow_that_recurs_is_one_block_and_others_are_expanded() {
 }
 
 #[test]
-fn what_may_fail_is_a_call_and_gives_options() {
+fn an_attempt_is_a_call_that_gives_optional_outputs() {
     check_shape(
         "flow main(x: int) -> (p: option<int>, e: option<text>, f: option<text>) {
            c: attempt graph (x: int) -> (y: int) { t: task t(x: int) -> (y: int); x -> t.x; t.y -> y; };

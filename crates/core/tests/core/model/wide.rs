@@ -26,7 +26,7 @@ fn ten_thousand_independent_steps_lower() {
 }
 
 #[test]
-fn one_output_for_a_hundred_thousand_goes_through_a_tree() {
+fn an_output_with_a_hundred_thousand_consumers_goes_through_a_tree() {
     let mut text = String::from("flow main(x: int) -> () { s: task s(x: int) -> (y: int, z: int); x -> s.x; ");
     for at in 0..99_000 {
         write!(text, "n{at}: task n(x: int) -> (); s.{} -> n{at}.x; ", if at % 3 == 0 { "y" } else { "z" })

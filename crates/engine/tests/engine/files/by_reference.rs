@@ -59,7 +59,7 @@ async fn a_task_reads_the_users_own_file_and_the_store_holds_none_of_it() {
 }
 
 #[tokio::test]
-async fn what_was_made_while_an_input_changed_is_dropped_and_the_run_waits_for_a_new_plan() {
+async fn outputs_made_while_an_input_changed_are_dropped_and_the_run_waits_for_a_new_plan() {
     let (place, mut kit, seen) = (tempfile::tempdir().unwrap(), Kit::default(), Arc::default());
     let place = place.path();
     let is_first = std::sync::atomic::AtomicBool::new(true);

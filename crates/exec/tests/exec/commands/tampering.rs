@@ -90,7 +90,7 @@ async fn nothing_behind_a_link_that_a_step_made_is_touched() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_stands_in_place_of_a_work_directory_is_left_alone_and_said() {
+async fn a_replaced_work_directory_is_left_alone_and_reported() {
     let lab = Lab::new().await;
     let canary = Canary::new(&lab);
     let script = format!("d=$PWD; cd /; {}", replace("$d").replace("CANARY", canary.0.to_str().unwrap()));
@@ -105,7 +105,7 @@ async fn what_stands_in_place_of_a_work_directory_is_left_alone_and_said() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fifo_where_an_output_is_expected_is_refused_and_nobody_waits_for_it() {
+async fn a_fifo_in_place_of_an_output_is_refused_without_blocking() {
     let lab = Lab::new().await;
     let cases = [
         ("file", "mkfifo o", Type::File),
@@ -181,7 +181,7 @@ impl Deed {
 }
 
 const IN_NAMESPACE: &str = "ONCEFLOW_TEST_IN_NAMESPACE";
-const NAME: &str = "commands::tampering::whatever_a_step_renames_links_or_mounts_nothing_outside_changes";
+const NAME: &str = "commands::tampering::renames_links_and_mounts_of_a_step_change_nothing_outside";
 
 /// Runs this very test in a mount namespace of its own; false if the system allows none. Nothing below `directory` is
 /// removed inside the namespace: the test outside, which sees no mounts, removes it.
@@ -199,7 +199,7 @@ fn in_namespace(directory: &Path) -> bool {
 }
 
 #[test]
-fn whatever_a_step_renames_links_or_mounts_nothing_outside_changes() {
+fn renames_links_and_mounts_of_a_step_change_nothing_outside() {
     let directory = tempfile::tempdir().unwrap();
     let is_inside = std::env::var_os(IN_NAMESPACE).is_some();
     if !is_inside && in_namespace(directory.path()) {

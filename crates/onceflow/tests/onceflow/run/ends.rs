@@ -34,7 +34,7 @@ async fn a_failure_tells_where_at_which_attempt_and_the_whole_chain() {
 }
 
 #[tokio::test]
-async fn what_did_not_fail_is_there_and_starting_again_tries_only_what_failed() {
+async fn outputs_that_did_not_fail_stand_and_a_restart_retries_only_failures() {
     static READY: AtomicBool = AtomicBool::new(false);
     static STEADY: AtomicU32 = AtomicU32::new(0);
     #[task]
@@ -60,7 +60,7 @@ async fn what_did_not_fail_is_there_and_starting_again_tries_only_what_failed() 
 }
 
 #[tokio::test]
-async fn a_run_without_a_history_answers_who_waits_for_it() {
+async fn a_run_without_history_answers_its_waiting_caller() {
     let flow = Flow::new("loud", ["text"], ["text"], |f, text: Port<String>| f.add(shout(text)));
     let engine = Engine::in_memory();
     for n in 0..20 {
@@ -154,7 +154,7 @@ async fn independent_parts_finish_if_they_were_asked_to() {
 }
 
 #[tokio::test]
-async fn what_was_done_is_undone_once_each_the_last_first() {
+async fn effects_are_undone_once_each_the_last_first() {
     static DID: Mutex<Vec<String>> = Mutex::new(Vec::new());
     fn did(what: String) {
         DID.lock().unwrap().push(what);
@@ -259,7 +259,7 @@ async fn listeners_see_the_end_when_the_engine_closes() {
 }
 
 #[test]
-fn what_is_to_be_undone_waits_for_somebody_who_knows_how() {
+fn a_compensation_waits_for_a_worker_that_has_its_task() {
     static STUCK: AtomicBool = AtomicBool::new(true);
     static UNDONE: AtomicU32 = AtomicU32::new(0);
     #[task(undo = give_back)]

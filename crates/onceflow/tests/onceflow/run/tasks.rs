@@ -58,7 +58,7 @@ async fn a_final_error_ends_the_attempts() {
 }
 
 #[tokio::test]
-async fn what_must_not_run_twice_is_tried_again_only_if_nothing_was_done() {
+async fn an_at_most_once_task_is_retried_only_after_a_not_done_error() {
     static LAUNCHED: AtomicU32 = AtomicU32::new(0);
     static CONNECTED: AtomicU32 = AtomicU32::new(0);
     #[task(effect = at_most_once, retry(attempts = 5, backoff = "1ms"))]
@@ -164,7 +164,7 @@ async fn only_so_many_tasks_run_at_a_time_though_more_steps_are_taken() {
 }
 
 #[tokio::test]
-async fn what_a_transaction_writes_happens_with_the_commit_once() {
+async fn transactional_writes_happen_with_the_commit_once() {
     #[task(effect = transactional, retry(attempts = 3, backoff = "1ms"))]
     async fn visit(step: &Step, tx: Tx, who: String) -> Result<u64, anyhow::Error> {
         let known = tx.get("visits").await?.map_or(0, |row| row[0]);

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_handed_over_is_read_whole_or_not_at_all() {
+    fn a_handover_is_read_whole_or_not_at_all() {
         let claim = StandingClaim {
             shard: Shard(1),
             queue: Group::queue("q"),

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn one_has_the_lock_and_the_others_know_who() {
+    fn one_process_has_the_lock_and_the_others_read_its_id() {
         let dir = tempfile::tempdir().unwrap();
         let lock = yours(dir.path());
         let LockAttempt::HeldBy(Some(holder)) = Lock::take(dir.path(), &*TestWorld::new(0)).unwrap() else {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_nobody_has_locked_is_taken_over_whatever_it_says() {
+    fn an_unlocked_lock_file_is_taken_over_whatever_it_says() {
         let dir = tempfile::tempdir().unwrap();
         for left_behind in ["pid 1\nhost elsewhere\nsince 5\n", "pid", "\u{0}garbage", &"x".repeat(5000)] {
             std::fs::write(dir.path().join(NAME), left_behind).unwrap();

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_of_this_user_counts_for_nothing() {
+    fn member_files_of_other_users_are_ignored() {
         let dir = tempfile::tempdir().unwrap();
         let member = join(dir.path(), 1);
         let (target, link) = (dir.path().join("target"), dir.path().join(NAME).join(name(5)));

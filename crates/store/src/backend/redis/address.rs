@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_without_the_password() {
+    fn a_wrong_address_is_reported_without_the_password() {
         for (url, what) in [
             ("http://box", "begins with"),
             ("redis://u:pw@box?prefix=a b", "no prefix"),

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_passes_is_believed_however_long_nobody_looks() {
+    fn a_long_idle_time_is_not_taken_for_a_clock_jump() {
         assert_eq!(believed(&[(1, 0, 100), (1, 5, 105), (1, 905, 1005)]), [100, 105, 1005]);
     }
 

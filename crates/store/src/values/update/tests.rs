@@ -54,7 +54,7 @@ fn new() -> Update {
 }
 
 #[test]
-fn a_put_is_garbage_until_something_refers_to_it() {
+fn a_put_is_garbage_until_an_edge_refers_to_it() {
     assert_eq!(decided(new().leaf("n", "")), "no v/n: put v/n, put v.zero/n");
     let held = new().leaf("n", "").set(&EdgeName::root("N"), "n");
     assert_eq!(decided(held), "no v/n, no v.edges/rN: put v/n, put v.edges/rN, v.counts/n +1");
@@ -70,7 +70,7 @@ fn a_reference_requires_the_value_and_takes_it_out_of_the_queue() {
 }
 
 #[test]
-fn what_is_so_already_is_not_done_again() {
+fn setting_an_edge_to_its_present_value_does_nothing() {
     assert_eq!(decided(new().leaf("a", "a").set(&EdgeName::root("R"), "a")), "nothing");
     assert_eq!(decided(new().clear(&EdgeName::root("other"))), "nothing");
     let stale_but_so = new().compare_and_set(&EdgeName::root("R"), Expect::Unset, "a");
@@ -101,7 +101,7 @@ fn a_deadline_is_an_edge_and_an_index_row() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn a_contradictory_update_is_refused() {
     for (update, says) in [
         (new().put("n", ["n"], ""), "value n is missing"),
         (new().put("n", ["m"], "").leaf("m", ""), "value m is missing"),

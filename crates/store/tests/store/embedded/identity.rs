@@ -87,7 +87,7 @@ async fn a_store_of_an_earlier_version_is_told_its_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_owner_whose_lock_file_is_removed_writes_nothing_more_and_nobody_writes_beside_it() {
+async fn an_owner_whose_lock_file_is_removed_stops_writing_and_no_second_owner_writes_beside_it() {
     let dir = tempfile::tempdir().unwrap();
     let owner = open(dir.path()).await;
     assert!(records::commit_durably(&*owner, put("a")).await.unwrap().is_applied());

@@ -14,7 +14,7 @@ fn cuts() -> u64 {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_outlives_closing_killing_and_a_power_cut() {
+async fn acknowledged_batches_outlive_closing_killing_and_a_power_cut() {
     let disk = Disk::new();
     let (journal, recovered) = open(&disk, Options::default()).unwrap();
     assert!(recovered.is_new);

@@ -13,7 +13,7 @@ use onceflow_store::{
 use std::sync::Arc;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_who_wait_are_served_by_few_syncs_and_all_are_there_afterwards() {
+async fn many_waiters_share_few_syncs_and_all_batches_survive() {
     let directory = tempfile::tempdir().unwrap();
     let files = || Arc::new(Directory::at(directory.path().join("store")).unwrap());
     let (journal, _) = Journal::open(files(), eager_snapshots(), RealWorld::here()).unwrap();
@@ -43,7 +43,7 @@ async fn many_who_wait_are_served_by_few_syncs_and_all_are_there_afterwards() {
 }
 
 #[tokio::test]
-async fn whatever_is_applied_during_a_sync_is_the_next_group() {
+async fn batches_applied_during_a_sync_form_the_next_group() {
     let disk = Disk::new();
     let (journal, _) = open(&disk, Options::default()).unwrap();
     disk.trouble_at(u64::MAX, onceflow_store::testing::disk::Trouble::Stop);

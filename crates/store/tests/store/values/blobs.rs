@@ -97,7 +97,7 @@ async fn equal_content_is_stored_once_and_the_later_object_goes() {
 }
 
 #[tokio::test]
-async fn an_upload_that_nobody_puts_goes_when_its_time_is_over() {
+async fn an_upload_that_is_never_referenced_goes_when_its_time_is_over() {
     each_store(async |bed| {
         let upload = bed.upload("abandoned").await;
         assert_eq!(bed.left().await, 1);
@@ -234,7 +234,7 @@ fn files(path: &std::path::Path) -> usize {
 }
 
 #[tokio::test]
-async fn what_a_dead_process_was_uploading_goes_when_it_is_dead_and_not_before() {
+async fn partial_uploads_go_when_their_process_is_dead_and_not_before() {
     let world = TestWorld::new(1);
     for (_, records) in stores(&world) {
         let (directory, bed) = (tempfile::tempdir().unwrap(), (records, world.clone()));

@@ -20,7 +20,7 @@ async fn clearing_the_only_root_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn what_a_second_root_holds_stays_until_that_is_cleared_too() {
+async fn values_of_a_second_root_stay_until_it_is_cleared_too() {
     each_store(async |bed| {
         bed.update(puts(FAMILY).set(&root("R"), "foo").set(&root("S"), "baz")).await;
         bed.clear("R").await;
@@ -98,7 +98,7 @@ async fn a_reference_to_what_is_not_there_writes_nothing() {
 }
 
 #[tokio::test]
-async fn what_stands_later_in_the_update_may_be_referred_to_if_it_is_stored_already() {
+async fn a_reference_to_a_later_put_holds_if_that_value_is_stored_already() {
     each_store(async |bed| {
         bed.update(puts("c")).await;
         bed.update(puts("p->c; c").set(&root("R"), "p")).await;
@@ -243,7 +243,7 @@ async fn edges_may_swap_their_values_in_one_update() {
 }
 
 #[tokio::test]
-async fn what_is_over_a_limit_names_it() {
+async fn an_update_over_a_limit_names_the_limit() {
     each_store(async |bed| {
         let wide = |n: usize| {
             let ids: Vec<String> = (0..n).map(|n| format!("e{n}")).collect();

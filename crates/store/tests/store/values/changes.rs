@@ -87,7 +87,7 @@ async fn a_life_of_values_woven_into_steps() {
 }
 
 #[tokio::test]
-async fn what_only_moves_from_edge_to_edge_is_not_counted() {
+async fn moving_a_value_between_edges_changes_no_count() {
     each_store(async |bed| {
         commit_changes(bed, &[put("a", &[]), set("R", "a")]).await;
         let mut batch = step();
@@ -101,7 +101,7 @@ async fn what_only_moves_from_edge_to_edge_is_not_counted() {
 }
 
 #[tokio::test]
-async fn what_nothing_refers_to_is_garbage_from_birth() {
+async fn an_unreferenced_value_is_garbage_from_birth() {
     each_store(async |bed| {
         commit_changes(bed, &[put("a", &[]), put("b", &["a"]), set("R", "b"), put("c", &[])]).await;
         assert_eq!(bed.left().await, "a b");
@@ -189,7 +189,7 @@ async fn the_reclaim_loop_notices_what_a_step_left() {
 
 #[test]
 #[cfg(debug_assertions)]
-fn what_cannot_be_meant_is_a_panic_in_debug_builds() {
+fn a_contradictory_value_change_panics_in_debug_builds() {
     let values = Values::new(
         Arc::new(onceflow_store::backend::memory::Memory::new(onceflow_store::testing::world::TestWorld::new(1))),
         onceflow_store::testing::world::TestWorld::new(1),

@@ -72,7 +72,7 @@ pub(crate) async fn finish(values: &Values, world: &TestWorld, budget: usize) ->
 }
 
 #[tokio::test]
-async fn a_lost_reply_changes_nothing_for_the_one_who_asked() {
+async fn a_lost_reply_changes_nothing_for_its_caller() {
     fault::for_every_n(fault::Fault::LoseReply, async |plan| {
         let world = TestWorld::new(1);
         for (store, records) in stores(&world) {

@@ -150,7 +150,7 @@ async fn elements_may_hold_their_bytes_and_go_with_the_list() {
 }
 
 #[tokio::test]
-async fn elements_that_hold_their_bytes_are_one_row_each_and_counted_by_nobody() {
+async fn inline_elements_are_one_row_each_without_a_count() {
     each_store(async |bed| {
         let mut batch = changes::step();
         batch.ops.extend(bed.values.blind_ops(&changes::elements(0, &["=a"; 900])));

@@ -41,7 +41,7 @@ async fn come(bed: &Bed, hold: &Hold, tops: &[String]) -> Result<CommitResult, E
 }
 
 #[tokio::test]
-async fn what_is_put_ahead_is_there_for_its_batch_and_goes_with_what_refers_to_it() {
+async fn values_put_ahead_last_for_their_batch_and_go_with_their_last_edge() {
     each_store_at_hand(async |bed: &Bed| {
         for n in [1, 2, 210] {
             let (hold, tops) = ahead(bed, n).await;
@@ -61,7 +61,7 @@ async fn what_is_put_ahead_is_there_for_its_batch_and_goes_with_what_refers_to_i
 }
 
 #[tokio::test]
-async fn what_is_put_ahead_of_a_batch_that_never_comes_goes_by_itself_and_a_late_one_is_told() {
+async fn values_put_ahead_of_a_missing_batch_expire_and_a_late_batch_is_refused() {
     each_store_at_hand(async |bed: &Bed| {
         let (hold, tops) = ahead(bed, 150).await;
         // The sweeper may have been away, and forgives by as much.

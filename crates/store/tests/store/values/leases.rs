@@ -260,7 +260,7 @@ async fn the_reclaim_loop_sleeps_until_a_lease_ends_or_someone_rings() {
 }
 
 #[tokio::test]
-async fn a_keeper_leaves_a_lease_alone_that_somebody_else_took_under_its_name() {
+async fn a_keeper_leaves_a_lease_alone_that_another_holder_took_under_its_name() {
     each_store_at_hand(async |bed| {
         for released in [false, true] {
             bed.update(puts("a").lease(&lease(), "a", 10_000)).await;

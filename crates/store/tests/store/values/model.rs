@@ -109,7 +109,7 @@ async fn random_update(bed: &Bed, model: &mut Model, random: &mut Random) {
 }
 
 #[tokio::test]
-async fn what_is_alive_is_what_an_edge_reaches() {
+async fn a_value_is_alive_exactly_while_an_edge_reaches_it() {
     for seed in 0..12 {
         each_store(async |bed| {
             let mut random = Random::new(seed);

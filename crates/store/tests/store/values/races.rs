@@ -176,7 +176,7 @@ async fn is_sound(values: &Values, at: &str) {
 }
 
 #[tokio::test]
-async fn others_may_act_between_any_two_calls_of_reclaim() {
+async fn reclaim_holds_against_other_clients_between_any_two_calls() {
     for budget in [1, 2, 7, usize::MAX] {
         let reclaim = vec![Act::Reclaim(budget); 3];
         race(&[put(LADDER, "R", "v"), clear("R")], &reclaim).await;
@@ -186,7 +186,7 @@ async fn others_may_act_between_any_two_calls_of_reclaim() {
 }
 
 #[tokio::test]
-async fn others_may_act_between_any_two_calls_of_an_update() {
+async fn an_update_holds_against_other_clients_between_any_two_calls() {
     for act in [set("T", "x"), put("t->x,z,z", "T", "t"), put(LADDER, "T", "v"), clear("R"), set("R", "y1")] {
         race(&[put(LADDER, "R", "v")], std::slice::from_ref(&act)).await;
         race(&[put(LADDER, "R", "v"), set("S", "x"), clear("R")], &[act, Act::Reclaim(1)]).await;
@@ -266,7 +266,7 @@ async fn repair_gives_up_when_the_store_never_rests() {
 }
 
 #[tokio::test]
-async fn what_others_did_after_a_lost_reply_is_not_undone() {
+async fn changes_of_other_clients_after_a_lost_reply_are_not_undone() {
     let world = TestWorld::new(1);
     for (meddling, expected, stays) in [
         (vec![], "", "x"),
