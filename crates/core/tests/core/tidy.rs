@@ -184,12 +184,20 @@ fn a_public_type_name_stands_for_one_idea() {
 }
 
 #[test]
-fn doc_comments_have_a_subject() {
+fn doc_comments_and_test_names_have_a_subject() {
     let unclear = ["What ", "Whoever ", "Who ", "Somebody ", "Nobody "];
+    let unclear_names = unclear.map(|word| format!("fn {}_", word.trim().to_lowercase()));
     let mut complaints = Vec::new();
     for path in files(&root().join("crates"), &[".rs"]) {
-        let mut is_in_comment = false;
+        let (mut is_in_comment, mut is_test) = (false, false);
         for (line, text) in read(&path).lines().map(str::trim_start).enumerate() {
+            is_test |= text.starts_with("#[test]") || text.starts_with("#[tokio::test");
+            if let Some(name) = text.strip_prefix("async ").or(Some(text)).filter(|text| text.starts_with("fn ")) {
+                if is_test && unclear_names.iter().any(|unclear| name.starts_with(unclear)) {
+                    complaints.push(format!("{}:{}: name the thing: {text}", path.display(), line + 1));
+                }
+                is_test = false;
+            }
             let comment = text.strip_prefix("/// ").or_else(|| text.strip_prefix("//! "));
             // A further line goes on with its sentence.
             let opens = !is_in_comment && comment.is_some_and(|said| unclear.iter().any(|word| said.starts_with(word)));

@@ -269,7 +269,7 @@ async fn acknowledged_batches_outlive_a_hundred_killed_owners() {
 
 #[expect(clippy::disallowed_methods, reason = "a store that never answers is found out by the real clock alone")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_acknowledged_in_pages_outlives_killed_owners() {
+async fn acknowledged_batches_in_pages_outlive_killed_owners() {
     let times = if std::env::var_os("ONCEFLOW_LONG").is_some() { 20 } else { 1 };
     for seed in 1..=times {
         tokio::time::timeout(TEST_TIME_MAX, kill_owners("paged", 40, seed)).await.expect("it hangs");
