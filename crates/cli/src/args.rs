@@ -1,10 +1,14 @@
 //! The command line: one struct of options per verb. The verbs themselves are in `verbs`, a file each.
 
-mod more;
+mod ask;
+mod carry;
+mod change;
 pub(crate) mod pictures;
 pub(crate) mod tools;
 
-pub(crate) use more::{Diff, Du, Export, Fork, GoOn, Import, Lineage, Resolve, Retry, Send, Sure, Why};
+pub(crate) use ask::{Diff, Du, Lineage, Logs, Show, Watch, Why};
+pub(crate) use carry::{Export, Import};
+pub(crate) use change::{Cancel, Fork, GoOn, Resolve, Retry, Rm, Send, Sure};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use onceflow_spec::ResultsMode;
@@ -210,60 +214,6 @@ pub(crate) struct Explain {
 
 #[derive(Args, Debug)]
 pub(crate) struct Ls {}
-
-#[derive(Args, Debug)]
-pub(crate) struct Show {
-    /// A key, the beginning of a key or id, or - for the latest
-    #[arg(value_name = "RUN", default_value = "-")]
-    pub(crate) run: String,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Watch {
-    /// A key, the beginning of a key or id, or - for the latest
-    #[arg(value_name = "RUN", default_value = "-")]
-    pub(crate) run: String,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Logs {
-    /// A key, the beginning of a key or id, or - for the latest
-    #[arg(value_name = "RUN", default_value = "-")]
-    pub(crate) run: String,
-    /// Only steps at or below this address: `align`, `align[3]`
-    #[arg(value_name = "STEP")]
-    pub(crate) step: Option<String>,
-    /// Only if the last attempt, which is the one that is kept, is this
-    #[arg(long, value_name = "N")]
-    pub(crate) attempt: Option<u32>,
-    /// Go on until the run rests
-    #[arg(long, short)]
-    pub(crate) follow: bool,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Cancel {
-    /// A key, the beginning of a key or id, or - for the latest
-    #[arg(value_name = "RUN")]
-    pub(crate) run: String,
-    /// Give up what could not be undone: the run ends, and what it did stays
-    #[arg(long)]
-    pub(crate) abandon: bool,
-    #[command(flatten)]
-    pub(crate) sure: Sure,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Rm {
-    /// A key, the beginning of a key or id, or - for the latest
-    #[arg(value_name = "RUN")]
-    pub(crate) run: String,
-    /// Cancel it first if it has not ended; remove it though something was not undone
-    #[arg(long, short)]
-    pub(crate) force: bool,
-    #[command(flatten)]
-    pub(crate) sure: Sure,
-}
 
 #[derive(Args, Debug)]
 pub(crate) struct Worker {

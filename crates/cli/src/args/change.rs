@@ -1,4 +1,4 @@
-//! Options of the verbs that inspect runs, and of those that resume them.
+//! Options of the verbs that change or resume a run.
 
 use super::{key, time, word};
 use clap::Args;
@@ -33,13 +33,27 @@ pub(crate) struct GoOn {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Why {
+pub(crate) struct Cancel {
     /// A key, the beginning of a key or id, or - for the latest
     #[arg(value_name = "RUN")]
     pub(crate) run: String,
-    /// The step: `align`, `align[3]/sort`
-    #[arg(value_name = "STEP")]
-    pub(crate) step: String,
+    /// Give up what could not be undone: the run ends, and what it did stays
+    #[arg(long)]
+    pub(crate) abandon: bool,
+    #[command(flatten)]
+    pub(crate) sure: Sure,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Rm {
+    /// A key, the beginning of a key or id, or - for the latest
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+    /// Cancel it first if it has not ended; remove it though something was not undone
+    #[arg(long, short)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) sure: Sure,
 }
 
 #[derive(Args, Debug)]
@@ -132,56 +146,4 @@ pub(crate) struct Fork {
     /// Only say what would run, and why
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Du {
-    /// A key, the beginning of a key or id, or - for the latest; none is all
-    #[arg(value_name = "RUN")]
-    pub(crate) run: Option<String>,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Lineage {
-    /// A file, or the BLAKE3 digest of one (or its beginning)
-    #[arg(value_name = "FILE|DIGEST")]
-    pub(crate) what: String,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Diff {
-    /// A key, the beginning of a key or id, or - for the latest
-    #[arg(value_name = "RUN")]
-    pub(crate) one: String,
-    /// The other
-    #[arg(value_name = "RUN")]
-    pub(crate) other: String,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Export {
-    /// A key, the beginning of a key or id, or - for the latest
-    #[arg(value_name = "RUN")]
-    pub(crate) run: String,
-    /// Where to; must not be there
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Import {
-    /// File that `export` wrote
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    /// Name of the run in this store [default: its old name]
-    #[arg(long, value_name = "KEY", value_parser = key)]
-    pub(crate) key: Option<String>,
-    /// In the place of a run of this key that has ended
-    #[arg(long)]
-    pub(crate) replace: bool,
-    /// Upper limits of retention, from the settings.
-    #[arg(skip)]
-    pub(crate) retention: crate::config::Retention,
-    #[command(flatten)]
-    pub(crate) sure: Sure,
 }
