@@ -158,17 +158,22 @@ pub(crate) fn size(path: &Path) -> u64 {
 /// Frees the key of a run for a new one: the old run is undone, and nothing of it is reused.
 ///
 /// # Errors
-/// If the store does not answer.
+/// If the run has changed since it was seen, could not be undone, or the store does not answer.
 pub(crate) async fn forget(engine: &Engine, known: &Summary) -> Result<(), Fault> {
-    let handle = engine.find(&known.key).await?;
-    if !known.status.has_ended() {
-        handle.cancel().await?;
-        engine.start_work();
-        let not_undone = handle.wait().await?.not_undone;
-        if !not_undone.is_empty() {
-            return Err(onceflow_engine::Error::NotUndone { key: known.key.clone(), steps: not_undone }.into());
-        }
+    if known.status.has_ended() {
+        engine.forget(known).await?;
+        return Ok(());
     }
-    engine.forget(&known.key).await?;
+    let handle = engine.find(&known.key).await?;
+    if handle.id() != known.id {
+        return Err(onceflow_engine::Error::changed(&known.key).into());
+    }
+    handle.cancel().await?;
+    engine.start_work();
+    let ended = handle.wait().await?;
+    if !ended.not_undone.is_empty() {
+        return Err(onceflow_engine::Error::NotUndone { key: known.key.clone(), steps: ended.not_undone }.into());
+    }
+    engine.forget(&ended).await?;
     Ok(())
 }

@@ -242,6 +242,12 @@ impl Error {
         }
     }
 
+    /// The run is not the one that the caller has seen, so what was decided about that one is not done to this one.
+    pub fn changed(key: &str) -> Self {
+        let why = "has changed since it was looked at: it was started again, or another run has its key";
+        Error::Refused { key: key.to_owned(), why: why.to_owned() }
+    }
+
     pub(crate) fn damaged(what: impl Into<String>) -> Self {
         Error::Damaged(what.into())
     }

@@ -153,6 +153,42 @@ impl Work<'_> {
         Ok(committed)
     }
 
+    /// As [`Work::commit`], for the outcome of a body: while the run is frozen for a new plan, the outcome waits. The plan
+    /// may be refused, and then the run goes on as it was, with this outcome: it is not computed again, and that of an
+    /// at-most-once body could not be.
+    pub(crate) async fn commit_outcome<'a>(
+        &'a self,
+        slot: &Slot,
+        changes: &[ValueChange],
+        what: Option<EventKind>,
+        decide: impl Fn(State) -> Draft<'a>,
+    ) -> Result<WorkCommit, Error> {
+        loop {
+            let committed = self.commit(slot, changes, what.clone(), &decide).await?;
+            if !matches!(committed, WorkCommit::Lost) || !self.until_thawed(slot).await? {
+                return Ok(committed);
+            }
+        }
+    }
+
+    /// Waits while the run is frozen; the step keeps its claim, and gives its places to others. False if the run was not
+    /// frozen, or still is when the worker has to stop.
+    async fn until_thawed(&self, slot: &Slot) -> Result<bool, Error> {
+        const LOOK_MS: u64 = 50;
+        /// Looks while the worker stops: far more than a plan takes, unless its planner was killed.
+        const LOOKS_MAX: usize = 100;
+        let (shared, mut looks, mut resting) = (&self.worker.shared, 0, None);
+        while shared.runs.see_state(&self.run).await? && self.run.state().phase == Phase::Frozen {
+            if self.worker.is_stopping() && looks >= LOOKS_MAX {
+                return Ok(false);
+            }
+            resting.get_or_insert_with(|| self.worker.capacity.rest(slot));
+            shared.world.sleep(LOOK_MS).await;
+            looks += 1;
+        }
+        Ok(looks > 0)
+    }
+
     /// Watches over the work on the step. Only the loss of the claim stops it, unless `stops`.
     pub(crate) fn heartbeat(&self, stops: bool) -> Heartbeat<'_, Whose> {
         let keys = &self.run.plan.keys;

@@ -136,9 +136,10 @@ pub(super) async fn cancel(
     Ok(exit)
 }
 
-/// Cancels the run; one that could not be undone is abandoned instead.
+/// Cancels the run that was seen; one that could not be undone is abandoned instead.
 async fn stop(run: &Summary, handle: &Handle) -> Result<(), Error> {
     match run.status {
+        _ if handle.id() != run.id => Err(Error::changed(&run.key)),
         RunStatus::NotUndone => handle.abandon().await.map(drop),
         _ => handle.cancel().await,
     }

@@ -5,7 +5,7 @@ use crate::{
     args, asking, codes, exit::Exit, fault::Fault, housekeeping, location::StoreLocation, printer::Printer, runs,
     session::Session, verbs::ls::shell_word, words,
 };
-use onceflow_engine::Summary;
+use onceflow_engine::{Error, Summary};
 use serde_json::json;
 
 /// Removes a run.
@@ -87,7 +87,9 @@ async fn cancelled(session: &Session, run: &Summary, printer: &Printer) -> Resul
     let engine = session.idle().await?;
     let ended = runs::of_key(&engine, &run.key).await?;
     engine.stop();
+    let is_it = |ended: &Summary| (ended.id, ended.generation) == (run.id, run.generation);
     Ok(match ended {
+        Some(ended) if !is_it(&ended) => return Err(Error::changed(&run.key).into()),
         Some(ended) if ended.status.has_ended() && ended.not_undone.is_empty() => Ok(ended),
         // The run's history expired meanwhile.
         None => Ok(run.clone()),
@@ -102,7 +104,7 @@ async fn remove(session: &Session, run: &Summary) -> Result<(), Fault> {
         let why = format!("run `{}` is attended by process {}", run.key, other.worker.about.pid);
         return Err(Fault::new(Exit::Busy, codes::RUN_BUSY, why).hint("try again when that has ended"));
     }
-    engine.forget(&run.key).await?;
+    engine.forget(run).await?;
     engine.stop();
     housekeeping::remove(&session.location, &std::path::Path::new("runs").join(run.id.to_string()));
     Ok(())

@@ -9,7 +9,7 @@ use super::{Engine, workers::WorkerInfo};
 use crate::{Error, shared::Shared, worker::announce::Registration};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
-    Batch, Row,
+    Batch, Key, Row,
     protocol::{keys, rows},
 };
 use serde::{Deserialize, Serialize};
@@ -94,6 +94,16 @@ impl Engine {
                 None => Ok(None),
             }
         })
+    }
+
+    /// The row that says who attends a run, and its attendant, if that is another worker which is not gone.
+    pub(super) async fn attended_by_another(&self, key: &Key) -> Result<(Option<Row>, Option<Attendant>), Error> {
+        let seen = self.shared.row(key.clone()).await?;
+        let by_another = match seen.as_deref().and_then(rows::read::<Attended>) {
+            Some(attended) if attended.by != self.incarnation() => self.shared.attendant(&attended).await?,
+            _ => None,
+        };
+        Ok((seen, by_another))
     }
 
     fn limited_to(&self) -> &str {

@@ -1,7 +1,7 @@
 //! Removes runs that have ended, and remains that are due.
 
 use super::Engine;
-use crate::Error;
+use crate::{Error, Summary};
 use futures_util::future::{BoxFuture, Either, select};
 use onceflow_core::{
     Batch,
@@ -16,30 +16,44 @@ use onceflow_store::CommitResult;
 use std::pin::pin;
 
 impl Engine {
-    /// Removes a run that has ended; its key is free then, and everything it held goes: outputs, record, kept values,
-    /// logs. Durable when it returns; true if there was such a run.
+    /// Removes a run that has ended, as it was seen; its key is free then, and everything it held goes: outputs, record,
+    /// kept values, logs. Durable when it returns; true if there was such a run.
+    ///
+    /// The removal concerns the run of this summary alone: a run that took its place, or another plan of the same run,
+    /// keeps all its rows, whenever it started. Of a start and a removal at the same time one comes first, and the other
+    /// sees all of it.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the run has not ended.
-    pub fn forget<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
+    /// [`Error::Refused`] if the run has not ended, has changed since it was seen, or is attended by another worker.
+    pub fn forget<'a>(&'a self, seen: &'a Summary) -> BoxFuture<'a, Result<bool, Error>> {
         Box::pin(async move {
             let shared = &self.shared;
+            let refused = |why: &str| Error::Refused { key: seen.key.clone(), why: why.to_owned() };
             loop {
-                let head = keys::heads().key(key);
+                let head = keys::heads().key(&seen.key);
                 let Some(row) = shared.row(head.clone()).await? else { return Ok(false) };
                 let finished = match rows::read::<Head>(&row) {
                     Some(Head::Finished(finished)) => finished,
-                    Some(Head::Active(_)) => {
-                        return Err(Error::Refused { key: key.to_owned(), why: String::from("has not ended") });
+                    Some(Head::Active(id)) if id == seen.id && !seen.status.has_ended() => {
+                        return Err(refused("has not ended"));
                     }
-                    None => return Err(Error::damaged(format!("the row of run `{key}`"))),
+                    Some(Head::Active(_)) => return Err(Error::changed(&seen.key)),
+                    None => return Err(Error::damaged(format!("the row of run `{}`", seen.key))),
                 };
+                if (finished.run, finished.generation.0) != (seen.id, seen.generation) {
+                    return Err(Error::changed(&seen.key));
+                }
+                let attended = keys::attended().key(&seen.key);
+                let (attendance, attendant) = self.attended_by_another(&attended).await?;
+                if let Some(other) = attendant {
+                    return Err(refused(&format!("is attended by process {}", other.worker.about.pid)));
+                }
                 let mut batch = Batch::new(shared.shard());
-                batch.require_equals(head.clone(), row).delete(head);
+                batch.require_equals(head.clone(), row).delete(head).require_seen(attended, attendance);
                 let due = run::supersede(&mut batch, &finished, shared.records.now().await?);
                 if let CommitResult::Applied(committed) = shared.records.commit(batch).await? {
                     // A crash from here on leaves the row that schedules the removal.
-                    shared.remove_superseded(&due.name, key.as_bytes(), finished.run).await?;
+                    shared.remove_superseded(&due.name, seen.key.as_bytes(), finished.run).await?;
                     shared.records.durable(committed.position).await?;
                     return Ok(true);
                 }

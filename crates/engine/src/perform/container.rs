@@ -69,7 +69,7 @@ impl Work<'_> {
         what: Option<EventKind>,
     ) -> Result<Option<Job>, Error> {
         let commit = |state: State| step::commit(&self.run.plan, state, &self.taken, outputs);
-        let committed = self.commit(slot, &[], what, commit).await?;
+        let committed = self.commit_outcome(slot, &[], what, commit).await?;
         self.got_on(self.taken.frame.shape, self.taken.step.node);
         Ok(committed.next())
     }

@@ -296,7 +296,7 @@ impl Work<'_> {
             }
             draft
         };
-        self.commit(slot, changes, Some(what), commit).await
+        self.commit_outcome(slot, changes, Some(what), commit).await
     }
 
     /// Fails the step for good: delivers the failure if something around the step handles it, else parks the step until
@@ -336,7 +336,7 @@ impl Work<'_> {
             };
             step::park(plan, state, &self.taken, Why::Failed(failed.clone()), next)
         };
-        let committed = self.commit(slot, &[], what, park).await?;
+        let committed = self.commit_outcome(slot, &[], what, park).await?;
         if !self.run.finish_independent() {
             self.worker.shared.runs.read_run(plan.keys.run).await?;
         }

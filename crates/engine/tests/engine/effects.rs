@@ -4,7 +4,6 @@ mod held_up;
 use crate::support;
 mod threads;
 
-use futures_util::FutureExt;
 use onceflow_core::{
     Group,
     model::{Effect, Port, TaskSpec, Type},
@@ -14,7 +13,13 @@ use onceflow_engine::{
     Engine, Handle, Options, Resolution, RunStatus, Start,
     task::{Attempt, Body, Data, Step, Verdict},
 };
-use onceflow_store::{BoxFuture, Records, World, records::Scan, testing::world::TestWorld};
+use onceflow_store::{
+    BoxFuture, Records, World,
+    backend::redis::{Address, Redis},
+    records::Scan,
+    testing::{redis::shared_url, world::TestWorld},
+    world::RealWorld,
+};
 use std::sync::{
     Arc, Mutex,
     atomic::{AtomicU64, Ordering::SeqCst},
@@ -353,27 +358,23 @@ impl Body for Blocks {
 
 const LEASE_MS: u64 = 60;
 
-/// Waits on this thread until heartbeats have moved the deadlines of all claimed steps by several leases.
-fn several_leases(records: &dyn Records) {
+/// Waits until heartbeats have moved the deadlines of all claimed steps by several leases.
+async fn several_leases(records: &dyn Records, lease_ms: u64) {
     let queue = keys::class_queue(&TaskSpec::new("t", vec![], vec![]).class);
-    let earliest = || {
-        let scan = records.scan(Default::default(), Scan::of(queue.deadlines(), 10));
-        let rows = scan.now_or_never().expect("memory answers at once").unwrap().rows;
-        rows.iter().map(|(_, row)| Timestamp::from_sortable(row).unwrap()).min()
-    };
     let mut first = None;
     loop {
-        let now = earliest();
+        let page = records.scan(Default::default(), Scan::of(queue.deadlines(), 10)).await.unwrap();
+        let now = page.rows.iter().map(|(_, row)| Timestamp::from_sortable(row).unwrap()).min();
         first = first.or(now);
-        if now.zip(first).is_some_and(|(now, first)| now.ms_since(first) > 4 * LEASE_MS) {
+        if now.zip(first).is_some_and(|(now, first)| now.ms_since(first) > 4 * lease_ms) {
             return;
         }
         std::thread::yield_now();
     }
 }
 
-async fn blocks_for_several_leases(effect: Effect, at_once: bool) {
-    let (bed, mut kit) = (Bed::new(), Kit::default());
+async fn blocks_for_several_leases(bed: &Bed, lease_ms: u64, effect: Effect, at_once: bool) {
+    let mut kit = Kit::default();
     let mut spec = TaskSpec::new("blocks", vec![Port::new("x", Type::Int)], vec![Port::new("out", Type::Int)]);
     spec.effect = effect;
     let (starts, (go, gate)) = (Arc::new(AtomicU64::new(0)), mpsc::channel());
@@ -381,15 +382,15 @@ async fn blocks_for_several_leases(effect: Effect, at_once: bool) {
     kit.tasks.add(spec.clone(), Arc::new(Blocks { starts: starts.clone(), gate, at_once }));
     let g = G::new().input("x", Type::Int).task("a", &spec).task("b", &spec).output("p", Type::Int);
     let g = g.output("q", Type::Int).connect("x -> a.x; x -> b.x; a.out -> p; b.out -> q");
-    let start = Start::new("r", g.library(), "main").input("x", int(1));
+    let start = Start::new(format!("{effect:?} {at_once}"), g.library(), "main").input("x", int(1));
     let records = bed.records.clone();
     // The second step waits for the thread that the first one blocks.
-    let opener = move || {
-        several_leases(&*records);
+    let opener = async move {
+        several_leases(&*records, lease_ms).await;
         go.send(()).and_then(|()| go.send(())).unwrap();
     };
-    bed.world.dedicate("opener", Box::pin(async move { opener() }));
-    let engine = bed.engine(&kit, Options { lease_ms: LEASE_MS, fuse: false, ..Options::default() });
+    bed.world.dedicate("opener", Box::pin(opener));
+    let engine = bed.engine(&kit, Options { lease_ms, fuse: false, ..Options::default() });
     assert_eq!(run(&engine, start).await, "p=2 q=2", "{effect:?}");
     assert_eq!(starts.load(SeqCst), 2, "{effect:?}: bodies started");
     engine.close().await.unwrap();
@@ -398,13 +399,27 @@ async fn blocks_for_several_leases(effect: Effect, at_once: bool) {
 #[tokio::test]
 async fn a_body_that_blocks_its_thread_for_several_leases_starts_once() {
     for effect in [Effect::Pure, Effect::Idempotent, Effect::AtMostOnce] {
-        blocks_for_several_leases(effect, false).await;
-        blocks_for_several_leases(effect, true).await;
+        blocks_for_several_leases(&Bed::new(), LEASE_MS, effect, false).await;
+        blocks_for_several_leases(&Bed::new(), LEASE_MS, effect, true).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_body_that_blocks_the_only_worker_thread_starts_once() {
-    blocks_for_several_leases(Effect::Idempotent, false).await;
-    blocks_for_several_leases(Effect::AtMostOnce, false).await;
+    blocks_for_several_leases(&Bed::new(), LEASE_MS, Effect::Idempotent, false).await;
+    blocks_for_several_leases(&Bed::new(), LEASE_MS, Effect::AtMostOnce, false).await;
+}
+
+/// A lease that a heartbeat over a connection keeps on a busy machine, too.
+const REMOTE_LEASE_MS: u64 = 150;
+
+#[tokio::test]
+async fn a_body_that_blocks_its_thread_for_several_leases_on_a_server_starts_once() {
+    let world = RealWorld::here();
+    let redis = Redis::connect(Address::parse(&shared_url()).unwrap(), world.clone()).await.unwrap();
+    let bed = Bed::on(Arc::new(redis), world);
+    for effect in [Effect::Idempotent, Effect::AtMostOnce] {
+        blocks_for_several_leases(&bed, REMOTE_LEASE_MS, effect, false).await;
+        blocks_for_several_leases(&bed, REMOTE_LEASE_MS, effect, true).await;
+    }
 }

@@ -11,6 +11,7 @@ mod fair;
 mod faults;
 mod fetching;
 mod files;
+mod forget;
 mod glance;
 mod killed;
 mod meanwhile;

@@ -287,8 +287,9 @@ async fn a_run_that_is_forgotten_leaves_nothing() {
         bed.run(&kit, start(&flow, 1, 10, keep)).await;
         bed.run(&kit, start(&flow, 2, 10, keep)).await;
         let engine = bed.engine(&Kit::default(), Options { works: false, ..Options::default() });
-        assert!(engine.forget("r").await.unwrap());
-        assert!(!engine.forget("r").await.unwrap(), "it is gone");
+        let seen = engine.find("r").await.unwrap().summary().await.unwrap();
+        assert!(engine.forget(&seen).await.unwrap());
+        assert!(!engine.forget(&seen).await.unwrap(), "it is gone");
         assert!(engine.clean_up(60_000).await.unwrap());
         assert_eq!(bed.values.rows().await.unwrap(), [], "no row of a value");
         let dues = onceflow_store::records::Scan::of(onceflow_core::protocol::keys::dues(), 10);

@@ -3,9 +3,13 @@
 
 use crate::support;
 
-use onceflow_core::model::{Effect, Port, ResourceRequest, Retry, TaskSpec, Type};
+use onceflow_core::{
+    Batch, Op,
+    model::{Effect, Port, ResourceRequest, Retry, TaskSpec, Type},
+    protocol::rows::{self, Phase, State},
+};
 use onceflow_engine::{
-    Engine, Handle, Options, RunStatus, Start, Summary,
+    Engine, Error, Handle, Options, RunStatus, Start, Summary,
     task::{Attempt, Body, Data, Failure, Step},
 };
 use onceflow_store::World;
@@ -13,7 +17,13 @@ use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering::SeqCst},
 };
-use support::{Kit, as_int, graphs::*, int, proof::Proof};
+use support::{
+    Kit, as_int,
+    graphs::*,
+    int,
+    meanwhile::{Call, Meanwhile},
+    proof::Proof,
+};
 use tokio::sync::Semaphore;
 
 /// Bodies that wait at a door, and count when they begin and when they are dropped.
@@ -209,4 +219,55 @@ async fn steps_of_a_worker_that_is_said_to_be_gone_are_free_at_once_and_its_own_
     scene.door.open.add_permits(10);
     scene.ends(&gone, &handle, "y=12").await;
     scene.proof.drive(looker.close()).await.unwrap();
+}
+
+/// The batch lets the run go on, with its old plan or a new one.
+fn lets_go_on(batch: &Batch) -> bool {
+    let is_it = |op: &Op| {
+        matches!(op, Op::Put(key, row) if key.name.as_bytes() == b"s"
+            && rows::read::<State>(row).is_some_and(|state| state.phase == Phase::Running))
+    };
+    batch.ops.iter().any(is_it)
+}
+
+/// Starts the run with another input; the body that is at work ends while the run is frozen for that plan.
+async fn ends_while_frozen(scene: &Scene, accept_reruns: bool) -> Result<Handle, Error> {
+    let (proof, open) = (scene.proof.clone(), scene.door.open.clone());
+    let ends = async move {
+        open.add_permits(1);
+        proof.calm().await;
+    };
+    let at = |call: Call<'_>| matches!(call, Call::Sends(batch) if lets_go_on(batch));
+    let meanwhile = Meanwhile::new(scene.proof.memory.clone(), at, ends);
+    let planner = scene.proof.engine_on(meanwhile.clone(), Options { works: false, ..Options::default() });
+    let inputs = vec![(String::from("x"), int(20))];
+    let other = Start { accept_reruns, inputs, ..scene.start.clone() };
+    let started = scene.proof.drive(planner.start(other)).await;
+    assert!(meanwhile.happened());
+    scene.proof.drive(planner.close()).await.unwrap();
+    started
+}
+
+#[tokio::test]
+async fn at_most_once_body_that_ends_while_its_run_is_frozen_keeps_its_result() {
+    let scene = scene(|spec| spec.effect = Effect::AtMostOnce);
+    let engine = scene.proof.engine();
+    let handle = scene.begin(&engine).await;
+    let refused = ends_while_frozen(&scene, false).await;
+    assert!(matches!(refused, Err(Error::Undecided { .. })), "{:?}", refused.err());
+    scene.door.open.add_permits(1);
+    scene.ends(&engine, &handle, "y=12").await;
+    assert_eq!(scene.door.began.load(SeqCst), 2, "each of the two steps started once");
+}
+
+#[tokio::test]
+async fn at_most_once_body_runs_again_in_a_new_plan_only_with_consent() {
+    let scene = scene(|spec| spec.effect = Effect::AtMostOnce);
+    let engine = scene.proof.engine();
+    scene.begin(&engine).await;
+    ends_while_frozen(&scene, true).await.unwrap();
+    scene.door.open.add_permits(2);
+    let handle = engine.find("r").await.unwrap();
+    scene.ends(&engine, &handle, "y=22").await;
+    assert_eq!(scene.door.began.load(SeqCst), 3, "once in the old plan, and each of the two steps in the new one");
 }

@@ -61,7 +61,7 @@ impl Work<'_> {
         let address = self.address().await?;
         let why = Why::Unknown { started, address: address.as_str().into() };
         let park = |state: State| step::park(&self.run.plan, state, &self.taken, why.clone(), state.phase);
-        self.commit(slot, &[], Some(EventKind::DidMarkUnknown { address }), park).await.map(WorkCommit::next)
+        self.commit_outcome(slot, &[], Some(EventKind::DidMarkUnknown { address }), park).await.map(WorkCommit::next)
     }
 
     /// Commits the result of an at-most-once body whose claim was lost meanwhile: the result is valid until an operator
