@@ -14,8 +14,11 @@ use onceflow_engine::{
     task::{Attempt, Body, Data, Step, Verdict},
 };
 use onceflow_store::{
-    BoxFuture, Records, World,
-    backend::redis::{Address, Redis},
+    BoxFuture, Records, Store, World,
+    backend::{
+        embedded::Role,
+        redis::{Address, Redis},
+    },
     records::Scan,
     testing::{redis::shared_url, world::TestWorld},
     world::RealWorld,
@@ -412,6 +415,21 @@ async fn a_body_that_blocks_the_only_worker_thread_starts_once() {
 
 /// A lease that a heartbeat over a connection keeps on a busy machine, too.
 const REMOTE_LEASE_MS: u64 = 150;
+
+#[tokio::test]
+async fn a_body_that_blocks_its_thread_for_several_leases_as_a_guest_starts_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (owner, guest) = (Store::open(dir.path()).await.unwrap(), Store::open(dir.path()).await.unwrap());
+    assert!(matches!(guest.role(), Some(Role::Guest { .. })));
+    let bed = Bed::on(guest.records(), RealWorld::here());
+    for effect in [Effect::Idempotent, Effect::AtMostOnce] {
+        blocks_for_several_leases(&bed, REMOTE_LEASE_MS, effect, false).await;
+        blocks_for_several_leases(&bed, REMOTE_LEASE_MS, effect, true).await;
+    }
+    assert!(matches!(guest.role(), Some(Role::Guest { .. })));
+    guest.close().await.unwrap();
+    owner.close().await.unwrap();
+}
 
 #[tokio::test]
 async fn a_body_that_blocks_its_thread_for_several_leases_on_a_server_starts_once() {
