@@ -217,7 +217,7 @@ impl Work<'_> {
         let mut storing = storing.patiently(&patience);
         let mut outcomes = Vec::with_capacity(node.outputs.len());
         for output in outputs {
-            outcomes.push(storing.store(output).await?);
+            outcomes.push(storing.store(&output).await?);
         }
         if node.attempt {
             outcomes.push(Outcome::None);
