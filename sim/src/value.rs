@@ -112,7 +112,9 @@ impl Value {
     pub fn of_data(data: &Data) -> Result<Value, String> {
         match data {
             Data::None => Ok(Value::None),
-            Data::List(elements) => Ok(Value::List(elements.iter().map(Value::of_data).collect::<Result<_, _>>()?)),
+            Data::List(elements) => {
+                Ok(Value::List(elements.iter().map(|element| Value::of_data(&element)).collect::<Result<_, _>>()?))
+            }
             Data::Bytes(bytes) => Value::of_bytes(bytes),
             Data::File(_) => Err(String::from("a file")),
         }

@@ -10,6 +10,7 @@ use crate::{
     flows::{self, Remember},
     location::StoreLocation,
     printer::Printer,
+    run_meta::ShownInputs,
     session::Who,
     tasks,
 };
@@ -19,7 +20,6 @@ use onceflow_engine::{
     task::{Data, KnownContent},
 };
 use onceflow_spec::{GivenInputs, LoadedFlow};
-use serde_json::Value;
 use std::{io, path::PathBuf};
 
 /// Lower bound of a run's history: its results have to be written after its end.
@@ -43,8 +43,8 @@ impl Hints {
 pub(crate) struct Asked {
     pub(crate) flow: LoadedFlow,
     pub(crate) start: Start,
-    /// The inputs as JSON, for display.
-    pub(crate) values: Vec<(String, Value)>,
+    /// The inputs, for display.
+    pub(crate) shown: ShownInputs,
     /// Warnings about values and history that are kept for less time than the flow or an option asks for.
     too_long: Vec<String>,
 }
@@ -97,9 +97,8 @@ impl Asked {
         let by_reference = args.sources.by_reference(location, flow.store_inputs);
         let mut gone = Vec::new();
         let mut start = Start::new(key.clone(), tasks::for_workers(&flow.library, who, &key), flow.name.clone());
-        let mut shown = Vec::with_capacity(values.len());
+        let shown = ShownInputs::new(&values);
         for (name, value) in values {
-            shown.push((name.clone(), value.to_json()));
             let ty =
                 &flow.inputs.iter().find(|input| input.name == name).expect("only inputs of the flow are bound").ty;
             let mut data = value.into_data(ty).map_err(Fault::misfit(format!("input `{name}`")))?;
@@ -116,7 +115,7 @@ impl Asked {
         start.history_ms = args.retention.history(history, HISTORY_MS).max(HISTORY_MS_MIN);
         start.finish_independent = flow.finish_independent;
         let too_long = args.retention.too_long(keep, history);
-        Ok((Asked { flow, start, values: shown, too_long }, Hints { digests, flow: remember }, gone))
+        Ok((Asked { flow, start, shown, too_long }, Hints { digests, flow: remember }, gone))
     }
 
     /// Checks that every secret the flow declares is in the environment: a missing one fails now, not after half of the
@@ -211,7 +210,7 @@ fn look_for(data: &mut Data, digests: &mut Digests, by_reference: &ByReference) 
             }
         }
         Data::List(elements) => {
-            elements.iter_mut().try_for_each(|element| look_for(element, digests, by_reference))?;
+            elements.with_files_mut().iter_mut().try_for_each(|element| look_for(element, digests, by_reference))?;
         }
         Data::Bytes(_) | Data::None => {}
     }

@@ -21,7 +21,8 @@ use onceflow_core::{
 use onceflow_engine::{Handle, RunStatus, Summary, is_damage, task::Data};
 use onceflow_exec::value::PortValue;
 use onceflow_spec::ResultsMode;
-use serde_json::{Map, Value as Json, json};
+use serde::{Serialize, Serializer};
+use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
 
 /// Reports the outcome of a run, to people and programs.
@@ -46,7 +47,7 @@ impl Ending<'_> {
                     Some(to) => self.write(&outputs, to).await?,
                     None => self.shown(&outputs).await?,
                 };
-                self.done(&mut data, shown);
+                self.done(&data, &shown);
                 return Ok(exit);
             }
             RunStatus::Failed => {
@@ -168,13 +169,12 @@ impl Ending<'_> {
         }
     }
 
-    fn done(&self, data: &mut Json, shown: Shown) {
+    fn done(&self, facts: &Json, shown: &Shown) {
         if self.printer.json {
-            data["outputs"] = Json::Object(shown.outputs);
-            self.printer.data(data);
+            self.printer.data(&Done { facts, outputs: shown });
             return;
         }
-        self.printer.data(&Json::Object(shown.outputs));
+        self.printer.data(shown);
         let (ran, reused) = (self.progress.total(|group| group.done), self.progress.total(|group| group.reused));
         let took = match (self.progress.started_ms, self.progress.last_ms) {
             (Some(from), Some(to)) if ran > 0 => {
@@ -195,7 +195,7 @@ impl Ending<'_> {
             (ran, reused) => format!("{} ran{took}, {reused} reused", words::count(ran, "step")),
         };
         self.printer.say(format!("{}: {what}", self.printer.ink(Ink::Green, "done")));
-        self.next(&match shown.place {
+        self.next(&match &shown.place {
             Some(place) => format!("results are in {place}; `onceflow show {}` shows what happened", self.key()),
             None => format!("onceflow show {}", self.key()),
         });
@@ -203,9 +203,9 @@ impl Ending<'_> {
 
     /// Returns the outputs without writing their files: for commands that only look.
     async fn shown(&self, outputs: &[(String, Outcome)]) -> Result<Shown, Fault> {
-        let mut shown = Map::new();
+        let mut shown = Vec::with_capacity(outputs.len());
         for (name, outcome) in outputs {
-            shown.insert(name.clone(), data_json(self.handle.peek(outcome).await?));
+            shown.push((name.clone(), ShownOutput::Json(data_json(self.handle.peek(outcome).await?))));
         }
         Ok(Shown { outputs: shown, place: None })
     }
@@ -221,7 +221,9 @@ impl Ending<'_> {
         let written = results::write(to.out, &source, to.digests).await?;
         to.digests.save();
         let place = (written.written + written.unchanged > 0).then(|| format!("{}/", to.out.display()));
-        Ok(Shown { outputs: written.outputs, place })
+        let shown = source.values.into_iter().zip(written.shown);
+        let shown = shown.map(|((name, value), shown)| (name, ShownOutput::Value(shown.unwrap_or(value))));
+        Ok(Shown { outputs: shown.collect(), place })
     }
 }
 
@@ -234,11 +236,40 @@ pub(crate) struct To<'a> {
     pub(crate) digests: &'a mut Digests,
 }
 
-/// Outputs as JSON for display.
+/// Outputs for display.
 struct Shown {
-    outputs: Map<String, Json>,
+    outputs: Vec<(String, ShownOutput)>,
     /// The directory of their files.
     place: Option<String>,
+}
+
+/// An output for display. Values are written as they are: as JSON in memory a number takes 72 bytes.
+enum ShownOutput {
+    Json(Json),
+    Value(PortValue),
+}
+
+impl Serialize for ShownOutput {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            ShownOutput::Json(json) => json.serialize(serializer),
+            ShownOutput::Value(value) => value.as_json().serialize(serializer),
+        }
+    }
+}
+
+impl Serialize for Shown {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.outputs.iter().map(|(name, output)| (name, output)))
+    }
+}
+
+/// The facts of a run that is done, and its outputs.
+#[derive(Serialize)]
+struct Done<'a> {
+    #[serde(flatten)]
+    facts: &'a Json,
+    outputs: &'a Shown,
 }
 
 /// Outputs in the store.
@@ -287,7 +318,7 @@ fn promise(data: &mut Data) {
                 file.path = results::promise(known.digest, known.len);
             }
         }
-        Data::List(elements) => elements.iter_mut().for_each(promise),
+        Data::List(elements) => elements.with_files_mut().iter_mut().for_each(promise),
         Data::Bytes(_) | Data::None => {}
     }
 }

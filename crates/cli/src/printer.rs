@@ -161,8 +161,8 @@ impl Printer {
     }
 
     /// Prints data on stdout, in one line.
-    pub(crate) fn data(&self, value: &Value) {
-        self.write(&value.to_string());
+    pub(crate) fn data(&self, value: &impl serde::Serialize) {
+        self.write(&serde_json::to_string(value).expect("data for display can be written as JSON"));
     }
 
     /// Prints data on stdout, indented for people too.

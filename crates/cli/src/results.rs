@@ -10,7 +10,6 @@ use onceflow_core::Digest;
 use onceflow_exec::value::PortValue;
 use onceflow_store::tree::{self, Dir};
 use rustix::process::Pid;
-use serde_json::{Map, Value as Json};
 use std::{
     collections::BTreeMap,
     fs, io,
@@ -18,10 +17,10 @@ use std::{
 };
 
 /// The results that were written.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct WrittenResults {
-    /// One object: name → path, as given, or value.
-    pub(crate) outputs: Map<String, Json>,
+    /// The outputs with the paths of their files, as given; `None` for an output without files.
+    pub(crate) shown: Vec<Option<PortValue>>,
     /// Files that were written.
     pub(crate) written: usize,
     /// Files that were there already.
@@ -60,9 +59,8 @@ pub(crate) async fn write(
     digests: &mut Digests,
 ) -> Result<WrittenResults, Fault> {
     let bad = |why| Fault::new(Exit::No, codes::RESULTS, why);
-    let mut outputs = source.outputs().to_vec();
-    let Laid { items, json } = lay(out, &outputs).map_err(bad)?;
-    let mut done = WrittenResults { outputs: json, ..WrittenResults::default() };
+    let Laid { items, shown } = lay(out, source.outputs()).map_err(bad)?;
+    let mut done = WrittenResults { shown, ..WrittenResults::default() };
     let stale: Vec<_> = items.iter().map(|item| !is_whole(out, item, digests)).collect();
     done.unchanged = items.iter().zip(&stale).filter(|(_, stale)| !**stale).map(|(item, _)| item.files()).sum();
     let places = places(out, &items);
@@ -70,6 +68,7 @@ pub(crate) async fn write(
         return placed(source, places, done).await;
     }
     let fetched = Fetched::in_directory(out)?;
+    let mut outputs = source.outputs().to_vec();
     for (item, _) in items.iter().zip(&stale).filter(|(_, stale)| **stale) {
         let output = outputs.iter_mut().find(|(name, _)| name == item.output()).expect("items are of outputs");
         output.1 = source.fetch(&output.0, &fetched.0.join(&output.0)).await?;

@@ -4,9 +4,11 @@
 use crate::{args, asked::Asked, location::StoreLocation, picture::Scene, verbs::ls::shell_word};
 use onceflow_core::protocol::ids::RunId;
 use onceflow_engine::Handle;
+use onceflow_exec::value::PortValue;
 use onceflow_spec::ResultsMode;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
-use std::path::Path;
+use std::{io, path::Path};
 
 /// The most elements of a list that are written.
 const ELEMENTS_MAX: usize = 20;
@@ -26,10 +28,72 @@ const INPUTS_BYTES_MAX: usize = 4 << 20;
 
 /// Writes the metadata of a run. A file that cannot be written is left out.
 pub(crate) fn write(location: &StoreLocation, run: RunId, args: &args::Run, asked: &Asked) {
-    let inputs: Map<_, _> = asked.values.iter().cloned().collect();
     let (flow, out) = (json!(args.flow.flow.to_string_lossy()), args.out.display().to_string());
     let mode = crate::verbs::run::results_mode(args, asked);
-    put(location, run, (&flow, &command(&args.flow, Some(&args.out)), &out, mode), &inputs);
+    put(location, run, (&flow, &command(&args.flow, Some(&args.out)), &out, mode), &asked.shown);
+}
+
+/// The inputs of a run as they are written.
+pub(crate) struct ShownInputs {
+    /// The inputs, with long lists cut.
+    short: Map<String, Value>,
+    /// All inputs in JSON, if they are not too long.
+    all: Option<Vec<u8>>,
+}
+
+impl ShownInputs {
+    /// The inputs as they were given. Nothing is kept of a long list but its first elements.
+    pub(crate) fn new(inputs: &[(String, PortValue)]) -> Self {
+        struct All<'a>(&'a [(String, PortValue)]);
+        impl Serialize for All<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_map(self.0.iter().map(|(name, value)| (name, value.as_json())))
+            }
+        }
+        let short = inputs.iter().map(|(name, value)| (name.clone(), shortened(value))).collect();
+        ShownInputs { short, all: within_limit(&All(inputs)) }
+    }
+
+    /// The inputs as another run has them written.
+    pub(crate) fn from_json(inputs: Map<String, Value>) -> Self {
+        let all = within_limit(&inputs);
+        ShownInputs { short: inputs.into_iter().map(|(name, value)| (name, bounded(value))).collect(), all }
+    }
+}
+
+/// Encodes inputs, unless they are longer than [`INPUTS_BYTES_MAX`].
+fn within_limit(inputs: &impl Serialize) -> Option<Vec<u8>> {
+    struct Limited(Vec<u8>);
+    impl io::Write for Limited {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            match self.0.len() + bytes.len() <= INPUTS_BYTES_MAX {
+                true => self.0.write(bytes),
+                false => Err(io::ErrorKind::FileTooLarge.into()),
+            }
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut written = Limited(Vec::new());
+    serde_json::to_writer(&mut written, inputs).is_ok().then_some(written.0)
+}
+
+/// The JSON of a value, with long lists cut as [`bounded`] does.
+fn shortened(value: &PortValue) -> Value {
+    match value {
+        PortValue::List(all) => {
+            let some = all.iter().take(ELEMENTS_MAX).map(shortened);
+            some.chain(more(all.len())).collect()
+        }
+        PortValue::Record(fields) => fields.iter().map(|(name, field)| (name.clone(), shortened(field))).collect(),
+        plain => plain.to_json(),
+    }
+}
+
+/// The last element of a list that was cut.
+fn more(elements: usize) -> Option<Value> {
+    (elements > ELEMENTS_MAX).then(|| Value::String(format!("… and {} more", elements - ELEMENTS_MAX)))
 }
 
 /// Writes the same from its parts: the flow, the command that resumes it, the directory of results and their mode, and
@@ -38,14 +102,13 @@ pub(crate) fn put(
     location: &StoreLocation,
     run: RunId,
     (flow, command, out, mode): (&Value, &str, &str, ResultsMode),
-    inputs: &Map<String, Value>,
+    inputs: &ShownInputs,
 ) {
-    let short: Map<_, _> = inputs.iter().map(|(name, value)| (name.clone(), bounded(value.clone()))).collect();
-    let data = json!({ "flow": flow, "command": command, "inputs": short, "out": out, "results_mode": mode.word() });
-    let all = serde_json::to_vec(inputs).unwrap_or_default();
+    let data =
+        json!({ "flow": flow, "command": command, "inputs": inputs.short, "out": out, "results_mode": mode.word() });
     let written = location.run_dir(run).and_then(|directory| {
         directory.replace_file(NAME, &serde_json::to_vec_pretty(&data).unwrap_or_default())?;
-        if all.len() <= INPUTS_BYTES_MAX { directory.replace_file(INPUTS, &all) } else { Ok(()) }
+        inputs.all.as_ref().map_or(Ok(()), |all| directory.replace_file(INPUTS, all))
     });
     if let Err(error) = written {
         tracing::debug!(%error, "what the run was started with is not written down");
@@ -132,9 +195,8 @@ fn cut(last: &str) -> Option<usize> {
 pub(crate) fn bounded(value: Value) -> Value {
     match value {
         Value::Array(all) if all.len() > ELEMENTS_MAX => {
-            let more = all.len() - ELEMENTS_MAX;
-            let some = all.into_iter().take(ELEMENTS_MAX).map(bounded);
-            some.chain([Value::String(format!("… and {more} more"))]).collect()
+            let more = more(all.len());
+            all.into_iter().take(ELEMENTS_MAX).map(bounded).chain(more).collect()
         }
         Value::Array(all) => all.into_iter().map(bounded).collect(),
         Value::Object(all) => all.into_iter().map(|(name, value)| (name, bounded(value))).collect(),
@@ -166,8 +228,14 @@ mod tests {
             std::os::unix::fs::symlink(&canary, directory.join(name)).unwrap();
         }
         let inputs = Map::from_iter([(String::from("n"), json!(1))]);
-        let write =
-            || put(&location, run, (&json!("flow"), "onceflow run flow", "results", ResultsMode::Copy), &inputs);
+        let write = || {
+            put(
+                &location,
+                run,
+                (&json!("flow"), "onceflow run flow", "results", ResultsMode::Copy),
+                &ShownInputs::from_json(inputs.clone()),
+            );
+        };
         write();
         assert_eq!(std::fs::read_to_string(&canary).unwrap(), "sings");
         assert_eq!(super::inputs(&location, run), Some(inputs.clone()), "the files are written in place of the links");

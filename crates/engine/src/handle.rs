@@ -396,7 +396,7 @@ impl Handle {
                     let mut storing = data::Storing::new(&self.shared.values, data::Files::Copied);
                     let mut outcomes = Vec::new();
                     for output in outputs {
-                        outcomes.push(storing.store(output).await?);
+                        outcomes.push(storing.store(&output).await?);
                     }
                     if outcomes.len() != wanted {
                         return Err(refused(format!(

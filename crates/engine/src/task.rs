@@ -2,6 +2,7 @@
 //! `onceflow` wraps this in types.
 
 mod failure;
+mod list;
 mod tasks;
 
 pub use crate::tx::{FlowRows, Message, Tx};
@@ -12,6 +13,8 @@ use crate::{
 };
 use bytes::Bytes;
 pub use failure::Failure;
+pub(crate) use list::ElementBuilder;
+pub use list::{DataList, IntoElements};
 use onceflow_core::Digest;
 use onceflow_core::model::{InstancePath, Program, TaskSpec, program::NodeOp};
 pub use onceflow_core::protocol::rows::Resumed;
@@ -33,7 +36,7 @@ pub enum Data {
     /// One value, in the user's encoding.
     Bytes(Bytes),
     /// The elements of a list, in order.
-    List(Vec<Data>),
+    List(DataList),
     /// A file. A directory is a list of them, named by their relative paths. Boxed, so that an element of a list of
     /// millions is not as large as a file.
     File(Box<FileData>),

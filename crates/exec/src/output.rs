@@ -14,9 +14,8 @@ use crate::{
     value::PortValue,
     work::WorkDir,
 };
-use onceflow_core::model::{Port, Type};
+use onceflow_core::model::Port;
 use onceflow_engine::task::Failure;
-use serde_json::Value as Json;
 use std::{
     fs::File,
     io::{Read, Seek},
@@ -34,12 +33,13 @@ pub(crate) fn collect(
     stdout: Option<&mut File>,
 ) -> Result<Vec<PortValue>, Failure> {
     let mut stdout = Stdout { work, file: stdout, json: None, scope: None };
+    let last = captures.iter().rposition(|capture| matches!(capture, Capture::Json(_)));
     let mut values = Vec::with_capacity(ports.len());
     for (at, port) in ports.iter().enumerate() {
         let value = match (captures.get(at), planned.get(at)) {
             (Some(Capture::Path(_)), Some(ExpectedOutput::Path(found))) => found.value(work, port)?,
             (Some(Capture::Stdout), _) => read_text(stdout.rewound()?, port, "standard output")?,
-            (Some(Capture::Json(source)), _) => stdout.json(port, source)?,
+            (Some(Capture::Json(source)), _) => stdout.json(port, source, last == Some(at))?,
             _ => return Err(codes::failure(codes::OTHER_VERSION, "an output has no place it is found at").finally()),
         };
         values.push(value);
@@ -63,17 +63,19 @@ impl Stdout<'_> {
         Ok(file)
     }
 
-    fn json(&mut self, port: &Port, source: &str) -> Result<PortValue, Failure> {
+    /// Reads an output; the last one takes its part of the answer instead of copying it.
+    fn json(&mut self, port: &Port, source: &str, is_last: bool) -> Result<PortValue, Failure> {
         if self.json.is_none() {
             self.json = Some(parse(self.rewound()?)?);
         }
-        let json = self.json.as_ref().expect("it was read");
+        let json = self.json.as_mut().expect("it was read");
         let wrong = |why: String| {
             let what = format!("output `{}` could not be read from what was written to standard output", port.name);
             codes::because(codes::failure(codes::OUTPUT_VALUE, what), why)
         };
         // Most outputs are a field as it is, and may be large: they are taken without the copies that an expression makes.
         let value = match named(json, source) {
+            Some(value) if is_last => std::mem::replace(value, PortValue::Null),
             Some(value) => value.clone(),
             None => {
                 let scope = self.scope.get_or_insert_with(|| bindings(json));
@@ -89,12 +91,12 @@ impl Stdout<'_> {
 
 /// Returns the part of an answer that an expression stands for, if it is a mere path of names: `stdout` is all of the
 /// answer, and its fields have their own names.
-fn named<'a>(json: &'a PortValue, source: &str) -> Option<&'a PortValue> {
+fn named<'a>(json: &'a mut PortValue, source: &str) -> Option<&'a mut PortValue> {
     let compiled = expr::compile(source).ok()?;
     let path = &compiled.as_reference()?.path;
     let path = path.strip_prefix(&["stdout".to_owned()][..]).unwrap_or(path);
     path.iter().try_fold(json, |value, name| match value {
-        PortValue::Record(fields) => fields.get(name),
+        PortValue::Record(fields) => fields.get_mut(name),
         _ => None,
     })
 }
@@ -113,12 +115,10 @@ fn parse(file: &mut File) -> Result<PortValue, Failure> {
     let mut bytes = Vec::new();
     let read = file.read_to_end(&mut bytes);
     read.map_err(|error| codes::work("standard output could not be read", &error))?;
-    let json: Json = serde_json::from_slice(&bytes).map_err(|error| {
+    PortValue::parse_json(&bytes).map_err(|error| {
         let what = format!("what was written to standard output is not JSON: {error}");
         let failed = codes::failure(codes::NO_JSON, what);
         let failed = codes::because(failed, format!("it begins with:\n{}", first_lines(&bytes)));
         codes::because(failed, "hint: write one JSON object to standard output, and everything else to standard error")
-    })?;
-    drop(bytes);
-    Ok(PortValue::from_json(json, &Type::Json).expect("all JSON is JSON"))
+    })
 }

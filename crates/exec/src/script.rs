@@ -46,7 +46,7 @@ async fn attempt(
     let program = program::find(name, &env)?;
     let mut args: Vec<OsString> = args.iter().map(OsString::from).collect();
     args.push(job.write("script", script.code.as_bytes())?.into());
-    job.write("stdin", json(&job).to_string().as_bytes())?;
+    job.write("stdin", &json(&job))?;
     let stdin = job.work.dir.child(TEMPORARY).and_then(|dir| dir.open_file("stdin"));
     let stdin = stdin.map_err(|error| codes::work("stdin could not be read", &error))?;
     let directory = job.work.path.clone();
@@ -55,7 +55,9 @@ async fn attempt(
 
 /// Returns all names that expressions can use, as JSON: `{"inputs": {…}, "sample": …, "out": {…}, "cpus": 1, …}`.
 /// Files are paths relative to the work directory.
-fn json(job: &ProcessStep<'_>) -> serde_json::Value {
-    let names = job.scope.names().iter();
-    serde_json::Value::Object(names.map(|(name, value)| (name.clone(), value.to_json_in(&job.work.path))).collect())
+fn json(job: &ProcessStep<'_>) -> Vec<u8> {
+    let names = job.scope.names().iter().map(|(name, value)| (name, value.as_json_in(&job.work.path)));
+    let mut written = serde_json::Serializer::new(Vec::new());
+    serde::Serializer::collect_map(&mut written, names).expect("every value can be written as JSON");
+    written.into_inner()
 }

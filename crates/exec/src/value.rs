@@ -12,6 +12,7 @@ mod conform;
 mod data;
 mod json;
 
+pub use json::AsJson;
 pub(crate) use json::relative;
 
 use onceflow_core::model::Type;
@@ -41,11 +42,13 @@ pub enum PortValue {
     List(Vec<PortValue>),
     /// Named fields.
     Record(BTreeMap<String, PortValue>),
-    /// A file.
-    File(FileValue),
+    /// A file. Boxed, as a directory is, so that an element of a list of millions is not as large as either.
+    File(Box<FileValue>),
     /// A directory.
-    Directory(DirectoryValue),
+    Directory(Box<DirectoryValue>),
 }
+
+const _: () = assert!(size_of::<PortValue>() <= 32, "an element of a list of millions is no larger than a text");
 
 /// A file: its name, and the path of its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -181,6 +184,18 @@ fn collect(directory: &Path, prefix: &str, files: &mut Vec<FileValue>) -> io::Re
 
 /// The depth of nested directories.
 const DIRECTORY_DEPTH_MAX: usize = 64;
+
+impl From<FileValue> for PortValue {
+    fn from(file: FileValue) -> Self {
+        PortValue::File(Box::new(file))
+    }
+}
+
+impl From<DirectoryValue> for PortValue {
+    fn from(directory: DirectoryValue) -> Self {
+        PortValue::Directory(Box::new(directory))
+    }
+}
 
 impl PortValue {
     /// A text.

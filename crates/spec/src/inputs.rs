@@ -214,7 +214,7 @@ fn settled(value: PortValue, input: &FlowInput, files: FilePresence, report: &Di
             missing(format!("there is no file {}", file.path.display()))
         }
         PortValue::Directory(directory) => match DirectoryValue::read(&directory.path) {
-            Ok(directory) => Some(PortValue::Directory(directory)),
+            Ok(directory) => Some(directory.into()),
             Err(error) => missing(format!("{} cannot be read: {error}", directory.path.display())),
         },
         PortValue::List(items) => {

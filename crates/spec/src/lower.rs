@@ -66,7 +66,7 @@ impl Lowering<'_> {
     }
 
     fn origin(&self, span: Span) -> SourceLocation {
-        let (line, column) = self.source.position(span.start);
+        let (line, column) = self.source.position(span.start());
         SourceLocation { file: self.source.file().into(), line, column }
     }
 }

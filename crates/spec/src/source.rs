@@ -3,16 +3,25 @@
 use crate::problem::SourceLocation;
 use std::{ops::Range, rc::Rc};
 
-/// A byte range of a source.
+/// A byte range of a source. Sources are smaller than 4 GiB: every value of a file of millions has its range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
-    pub(crate) start: usize,
-    pub(crate) end: usize,
+    start: u32,
+    end: u32,
 }
 
 impl Span {
     pub(crate) fn new(start: usize, end: usize) -> Self {
-        Span { start, end: end.max(start) }
+        let at = |byte: usize| u32::try_from(byte).unwrap_or(u32::MAX);
+        Span { start: at(start), end: at(end.max(start)) }
+    }
+
+    pub(crate) fn start(self) -> usize {
+        self.start as usize
+    }
+
+    pub(crate) fn end(self) -> usize {
+        self.end as usize
     }
 }
 
@@ -87,9 +96,9 @@ impl SourceFile {
 
     /// The place of a span; of several lines, the first.
     pub(crate) fn place(&self, span: Span) -> SourceLocation {
-        let (start, text, line, column) = self.line_at(span.start);
-        let rest = &text[(floor(&self.0.text, span.start) - start).min(text.len())..];
-        let len = floor(rest, (span.end - span.start).min(rest.len()));
+        let (start, text, line, column) = self.line_at(span.start());
+        let rest = &text[(floor(&self.0.text, span.start()) - start).min(text.len())..];
+        let len = floor(rest, (span.end() - span.start()).min(rest.len()));
         let len = (rest[..len].trim_end().chars().count() as u32).max(1);
         let source_line = text.chars().take(SHOWN_CHARS_MAX).collect();
         SourceLocation { file: self.0.file.clone(), line, column, len, source_line }
@@ -97,7 +106,7 @@ impl SourceFile {
 
     /// Maps `range` of a scalar's content to the source, by searching for its characters one after the other.
     pub(crate) fn inside(&self, text: &Text, range: Range<usize>) -> Span {
-        let end = floor(&self.0.text, text.span.end);
+        let end = floor(&self.0.text, text.span.end());
         // An empty range, where something is missing, is shown as the text before it.
         let range = match text.text.get(range.clone()).unwrap_or_default().trim().is_empty() {
             true => {
@@ -106,7 +115,7 @@ impl SourceFile {
             }
             false => range,
         };
-        let mut at = floor(&self.0.text, text.span.start);
+        let mut at = floor(&self.0.text, text.span.start());
         match text.style {
             ScalarQuoting::Plain => {}
             ScalarQuoting::Quoted => at += 1,
@@ -165,11 +174,11 @@ mod tests {
         let source = SourceFile::new("f", whole.to_owned());
         let block = Text { text: "one\ntwo ${{ x }}\n".into(), span: Span::new(3, 26), style: ScalarQuoting::Block };
         let found = source.inside(&block, 12..13);
-        assert_eq!((&whole[found.start..found.end], found.start), ("x", 21));
+        assert_eq!((&whole[found.start()..found.end()], found.start()), ("x", 21));
         let start = whole.find('"').unwrap_or(0);
         let quoted =
             Text { text: "q\"r ${{ y }}".into(), span: Span::new(start, whole.len()), style: ScalarQuoting::Quoted };
         let found = source.inside(&quoted, 8..9);
-        assert_eq!(&whole[found.start..found.end], "y");
+        assert_eq!(&whole[found.start()..found.end()], "y");
     }
 }

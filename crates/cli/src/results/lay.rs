@@ -4,7 +4,6 @@
 //! directory of the output's name. Two outputs whose paths would collide are each in a directory of their own name.
 
 use onceflow_exec::value::PortValue;
-use serde_json::{Map, Value as Json};
 use std::{
     collections::BTreeMap,
     path::{Component, Path, PathBuf},
@@ -43,24 +42,25 @@ impl ResultItem {
 #[derive(Debug)]
 pub(crate) struct Laid {
     pub(crate) items: Vec<ResultItem>,
-    pub(crate) json: Map<String, Json>,
+    /// The outputs as they are shown, with the paths of their files; `None` for an output that is shown as it is.
+    pub(crate) shown: Vec<Option<PortValue>>,
 }
 
-/// Computes where outputs go; paths in the JSON begin with `out`.
+/// Computes where outputs go; the paths that are shown begin with `out`.
 ///
 /// # Errors
 /// If the name of a file leads out of the directory.
 pub(crate) fn lay(out: &Path, outputs: &[(String, PortValue)]) -> Result<Laid, String> {
-    let (mut items, mut json) = (Vec::new(), Map::new());
+    let (mut items, mut shown) = (Vec::new(), Vec::with_capacity(outputs.len()));
     for (name, value) in outputs {
-        let shown = match value {
+        shown.push(match value {
             PortValue::File(file) => {
                 let called = inside(file.base())?;
                 let apart = is_taken(&called, name, outputs)?;
                 let at = if apart { Path::new(name).join(called) } else { called };
                 let shown = path(&out.join(&at));
                 items.push(ResultItem::File { output: name.clone(), at, from: file.path.clone() });
-                shown
+                Some(shown)
             }
             _ => {
                 let at = PathBuf::from(name);
@@ -71,10 +71,9 @@ pub(crate) fn lay(out: &Path, outputs: &[(String, PortValue)]) -> Result<Laid, S
                 }
                 shown
             }
-        };
-        json.insert(name.clone(), shown);
+        });
     }
-    Ok(Laid { items, json })
+    Ok(Laid { items, shown })
 }
 
 /// Another output needs the path of this file.
@@ -92,37 +91,52 @@ fn is_taken(called: &Path, name: &str, outputs: &[(String, PortValue)]) -> Resul
     Ok(false)
 }
 
-fn nested(value: &PortValue, out: &Path, at: &Path, files: &mut BTreeMap<PathBuf, PathBuf>) -> Result<Json, String> {
+/// Collects the files in a value; returns the value with their paths, or `None` if it has none and is shown as it is.
+fn nested(
+    value: &PortValue,
+    out: &Path,
+    at: &Path,
+    files: &mut BTreeMap<PathBuf, PathBuf>,
+) -> Result<Option<PortValue>, String> {
     Ok(match value {
         PortValue::File(file) => {
             let to = at.join(inside(file.base())?);
             let shown = path(&out.join(&to));
             files.insert(to, file.path.clone());
-            shown
+            Some(shown)
         }
         PortValue::Directory(directory) => {
             for file in &directory.files {
                 files.insert(at.join(inside(&file.name)?), file.path.clone());
             }
-            path(if at.as_os_str().is_empty() { out.to_owned() } else { out.join(at) }.as_path())
+            Some(path(if at.as_os_str().is_empty() { out.to_owned() } else { out.join(at) }.as_path()))
         }
         PortValue::List(elements) => {
             let plain = are_files_with_names_of_their_own(elements);
-            let mut shown = Vec::with_capacity(elements.len());
+            let mut shown: Option<Vec<_>> = None;
             for (index, element) in elements.iter().enumerate() {
                 let at = if plain { at.to_owned() } else { at.join(index.to_string()) };
-                shown.push(nested(element, out, &at, files)?);
+                match (nested(element, out, &at, files)?, &mut shown) {
+                    (None, None) => {}
+                    (Some(element), None) => shown = Some([&elements[..index], &[element]].concat()),
+                    (given, Some(shown)) => shown.push(given.unwrap_or_else(|| element.clone())),
+                }
             }
-            Json::Array(shown)
+            shown.map(PortValue::List)
         }
         PortValue::Record(fields) => {
-            let mut shown = Map::new();
+            let mut changed = Vec::new();
             for (name, field) in fields {
-                shown.insert(name.clone(), nested(field, out, &at.join(inside(name)?), files)?);
+                let shown = nested(field, out, &at.join(inside(name)?), files)?;
+                changed.extend(shown.map(|shown| (name.clone(), shown)));
             }
-            Json::Object(shown)
+            (!changed.is_empty()).then(|| {
+                let mut fields = fields.clone();
+                fields.extend(changed);
+                PortValue::Record(fields)
+            })
         }
-        plain => plain.to_json(),
+        _ => None,
     })
 }
 
@@ -145,6 +159,6 @@ fn inside(name: &str) -> Result<PathBuf, String> {
     Ok(path.to_owned())
 }
 
-fn path(path: &Path) -> Json {
-    Json::String(path.to_string_lossy().into_owned())
+fn path(path: &Path) -> PortValue {
+    PortValue::Text(path.to_string_lossy().into_owned())
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use onceflow_exec::value::{DirectoryValue, FileValue};
+use serde_json::Value as Json;
 use std::os::unix::fs::MetadataExt;
 
 struct Bed {
@@ -83,14 +84,14 @@ impl ResultSource for Shelf {
 
 fn fetched(value: PortValue, file: &impl Fn(FileValue) -> FileValue) -> PortValue {
     match value {
-        PortValue::File(at) => PortValue::File(file(at)),
+        PortValue::File(at) => PortValue::from(file(*at)),
         PortValue::List(all) => PortValue::List(all.into_iter().map(|value| fetched(value, file)).collect()),
         PortValue::Record(all) => {
             PortValue::Record(all.into_iter().map(|(name, value)| (name, fetched(value, file))).collect())
         }
         PortValue::Directory(all) => {
             let files = all.files.into_iter().map(file).collect();
-            PortValue::Directory(DirectoryValue { files, ..all })
+            PortValue::from(DirectoryValue { files, ..*all })
         }
         plain => plain,
     }
@@ -99,35 +100,38 @@ fn fetched(value: PortValue, file: &impl Fn(FileValue) -> FileValue) -> PortValu
 #[test]
 fn outputs_land_under_the_names_the_flow_gives_them() {
     let bed = Bed::new();
-    let list = PortValue::List(vec![PortValue::File(bed.file("a.bam", "A")), PortValue::File(bed.file("b.bam", "B"))]);
-    let twice = PortValue::List(vec![PortValue::File(bed.file("a.bam", "A")), PortValue::File(bed.file("a.bam", "B"))]);
+    let list = PortValue::List(vec![PortValue::from(bed.file("a.bam", "A")), PortValue::from(bed.file("b.bam", "B"))]);
+    let twice = PortValue::List(vec![PortValue::from(bed.file("a.bam", "A")), PortValue::from(bed.file("a.bam", "B"))]);
     let directory = DirectoryValue { path: PathBuf::new(), files: vec![bed.file("x/y.txt", "Y")] };
-    let record = PortValue::Record([(String::from("log"), PortValue::File(bed.file("l", "L")))].into());
-    let done = bed.write(&[
-        ("vcf", PortValue::File(bed.file("calls.vcf", "V"))),
+    let record = PortValue::Record([(String::from("log"), PortValue::from(bed.file("l", "L")))].into());
+    let outputs = [
+        ("vcf", PortValue::from(bed.file("calls.vcf", "V"))),
         ("count", PortValue::Int(3)),
         ("bams", list),
         ("twice", twice),
-        ("site", PortValue::Directory(directory)),
+        ("site", PortValue::from(directory)),
         ("both", record),
-    ]);
-    let done = done.unwrap();
+    ];
+    let done = bed.write(&outputs).unwrap();
     assert_eq!(
         bed.tree(),
         "bams/a.bam=A bams/b.bam=B both/log/l=L calls.vcf=V site/x/y.txt=Y twice/0/a.bam=A twice/1/a.bam=B"
     );
-    let shown = Json::Object(done.outputs).to_string().replace(&bed.out().display().to_string(), "results");
+    assert_eq!(done.shown[1], None, "a value without files is not copied");
+    let shown = outputs.into_iter().zip(done.shown);
+    let shown = shown.map(|((name, value), shown)| (name.to_owned(), shown.unwrap_or(value).to_json()));
+    let shown = Json::Object(shown.collect()).to_string().replace(&bed.out().display().to_string(), "results");
     expect_test::expect![[r#"{"vcf":"results/calls.vcf","count":3,"bams":["results/bams/a.bam","results/bams/b.bam"],"twice":["results/twice/0/a.bam","results/twice/1/a.bam"],"site":"results/site","both":{"log":"results/both/log/l"}}"#]].assert_eq(&shown);
 }
 
 #[test]
 fn outputs_that_are_in_each_others_way_go_apart() {
     let bed = Bed::new();
-    let (a, b) = (PortValue::File(bed.file("same", "A")), PortValue::File(bed.file("same", "B")));
+    let (a, b) = (PortValue::from(bed.file("same", "A")), PortValue::from(bed.file("same", "B")));
     bed.write(&[
         ("one", a),
         ("two", b),
-        ("three", PortValue::File(bed.file("four", "C"))),
+        ("three", PortValue::from(bed.file("four", "C"))),
         ("four", PortValue::List(vec![])),
     ])
     .unwrap();
@@ -137,9 +141,9 @@ fn outputs_that_are_in_each_others_way_go_apart() {
 #[test]
 fn equal_results_are_left_alone_and_others_replaced() {
     let bed = Bed::new();
-    let file = |content: &str| PortValue::File(bed.file("f", content));
+    let file = |content: &str| PortValue::from(bed.file("f", content));
     let list = |second: &str| {
-        PortValue::List(vec![PortValue::File(bed.file("a", "A")), PortValue::File(bed.file("b", second))])
+        PortValue::List(vec![PortValue::from(bed.file("a", "A")), PortValue::from(bed.file("b", second))])
     };
     let inode = |name: &str| fs::metadata(bed.out().join(name)).unwrap().ino();
     bed.write(&[("f", file("one")), ("l", list("B"))]).unwrap();
@@ -161,11 +165,11 @@ fn equal_results_are_left_alone_and_others_replaced() {
 #[test]
 fn a_file_does_not_take_the_place_of_a_directory_nor_the_other_way_round() {
     let bed = Bed::new();
-    let list = || PortValue::List(vec![PortValue::File(bed.file("a", "A"))]);
+    let list = || PortValue::List(vec![PortValue::from(bed.file("a", "A"))]);
     bed.write(&[("x", list())]).unwrap();
-    assert!(bed.write(&[("y", PortValue::File(bed.file("x", "X")))]).is_err());
+    assert!(bed.write(&[("y", PortValue::from(bed.file("x", "X")))]).is_err());
     assert_eq!(bed.tree(), "x/a=A");
-    bed.write(&[("y", PortValue::File(bed.file("z", "Z")))]).unwrap();
+    bed.write(&[("y", PortValue::from(bed.file("z", "Z")))]).unwrap();
     assert!(bed.write(&[("z", list())]).is_err());
     assert_eq!(bed.tree(), "x/a=A z=Z");
 }
@@ -176,8 +180,8 @@ fn names_that_lead_elsewhere_are_refused_before_anything_is_written() {
     for name in ["../x", "/absent/x", "a/../../x"] {
         let mut file = bed.file("x", "X");
         file.name = name.into();
-        let value = PortValue::Directory(DirectoryValue { path: PathBuf::new(), files: vec![file] });
-        let fault = bed.write(&[("good", PortValue::File(bed.file("g", "G"))), ("bad", value)]).unwrap_err();
+        let value = PortValue::from(DirectoryValue { path: PathBuf::new(), files: vec![file] });
+        let fault = bed.write(&[("good", PortValue::from(bed.file("g", "G"))), ("bad", value)]).unwrap_err();
         assert_eq!(fault.code, Some(codes::RESULTS));
         assert_eq!(bed.tree(), "", "{name}");
     }
@@ -194,7 +198,7 @@ fn half_written_results_of_a_killed_process_go_and_those_of_a_living_one_stay() 
         fs::create_dir_all(directory).unwrap();
         fs::write(directory.join("half"), "").unwrap();
     }
-    bed.write(&[("f", PortValue::File(bed.file("f", "F")))]).unwrap();
+    bed.write(&[("f", PortValue::from(bed.file("f", "F")))]).unwrap();
     assert_eq!((left.exists(), alive.exists()), (false, true));
 }
 
@@ -207,7 +211,7 @@ fn the_directory_of_results_may_be_a_link_and_nothing_in_it_is_followed() {
     }
     fs::write(canary.join("bird"), "sings").unwrap();
     std::os::unix::fs::symlink(&elsewhere, bed.out()).unwrap();
-    let outputs = || [("a", PortValue::File(bed.file("x", "1"))), ("b", PortValue::File(bed.file("x", "2")))];
+    let outputs = || [("a", PortValue::from(bed.file("x", "1"))), ("b", PortValue::from(bed.file("x", "2")))];
     bed.write(&outputs()).unwrap();
     assert_eq!(bed.tree(), "a/x=1 b/x=2");
     fs::remove_dir_all(elsewhere.join("a")).unwrap();
@@ -215,7 +219,7 @@ fn the_directory_of_results_may_be_a_link_and_nothing_in_it_is_followed() {
     let refused = bed.write(&outputs()).unwrap_err().to_string();
     assert!(refused.contains("is a link"), "{refused}");
     let directory = DirectoryValue { path: PathBuf::new(), files: vec![bed.file("bird", "new")] };
-    bed.write(&[("a", PortValue::Directory(directory))]).unwrap_err();
+    bed.write(&[("a", PortValue::from(directory))]).unwrap_err();
     assert_eq!(fs::read_to_string(canary.join("bird")).unwrap(), "sings");
     assert_eq!(fs::read_dir(&canary).unwrap().count(), 1);
 }

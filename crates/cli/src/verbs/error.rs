@@ -23,7 +23,7 @@ pub(crate) fn run(args: &args::Error, printer: &Printer) -> Result<Exit, Fault> 
 fn list(printer: &Printer) {
     if printer.json {
         let all = pages::PAGES.iter().map(|(code, page)| json!({"code": code, "title": pages::title(page)}));
-        printer.data(&all.collect());
+        printer.data(&all.collect::<Vec<_>>());
         return;
     }
     let line = |(code, page): &(&str, &str)| format!("{code}  {}\n", pages::title(page));

@@ -12,7 +12,7 @@ use crate::{
     plan,
     printer::Printer,
     resume::Resume,
-    run_meta,
+    run_meta::{self, ShownInputs},
     session::{Session, own_class},
     verbs::ls::shell_word,
 };
@@ -49,7 +49,12 @@ pub(crate) async fn run(args: &args::Fork, location: StoreLocation, printer: &Pr
     let out = args.go_on.out.as_ref().map(|out| out.display().to_string());
     let out = out.or_else(|| old["out"].as_str().map(str::to_owned)).unwrap_or_else(|| String::from("results"));
     let command = format!("onceflow retry {}", shell_word(&args.key));
-    run_meta::put(&session.location, handle.id(), (&old["flow"], &command, &out, args.go_on.results_mode), &shown);
+    run_meta::put(
+        &session.location,
+        handle.id(),
+        (&old["flow"], &command, &out, args.go_on.results_mode),
+        &ShownInputs::from_json(shown),
+    );
     engine.close().await?;
     Resume { session, key: args.key.clone(), printer, args: &args.go_on, only: None }.go().await
 }

@@ -71,7 +71,7 @@ impl Page {
 }
 
 /// The approximate encoded size of an element.
-fn bytes_of(element: Option<&Payload>) -> usize {
+pub(super) fn bytes_of(element: Option<&Payload>) -> usize {
     let of_stored = |stored: &Stored| stored.id.as_bytes().len() + 48;
     match element {
         None => 1,

@@ -8,9 +8,9 @@ use super::{
 use crate::{
     Error,
     shared::lock,
-    task::{Data, FileData, KnownContent},
+    task::{Data, DataList, ElementBuilder, FileData, KnownContent},
 };
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     payload::{Payload, Stored},
@@ -142,27 +142,23 @@ pub(crate) fn load<'a>(
             Payload::Stored(stored) => Data::Bytes(values.read_all(&stored.id).await?),
             Payload::File { name, content } => file(values, name, content, scratch).await?.into(),
             Payload::List(elements) => {
-                let mut list = Vec::with_capacity(elements.len());
+                let mut list = ElementBuilder::with_capacity(elements.len());
                 for element in elements.iter() {
                     list.push(load_option(values, element.as_ref(), scratch).await?);
                 }
-                Data::List(list)
+                Data::List(list.finish())
             }
             Payload::StoredList(stored) => Data::List(stored_list(values, stored, scratch).await?),
         })
     })
 }
 
-/// Reads a list of the store. Its small elements share the memory of their bytes: one allocation each would take more
-/// than most of them.
-async fn stored_list(values: &Values, list: &Stored, scratch: Option<&Scratch>) -> Result<Vec<Data>, Error> {
-    let mut loaded = Vec::with_capacity(usize::try_from(list.len).unwrap_or_default());
-    let (mut shared, mut others) = (BytesMut::new(), Vec::new());
+/// Reads a list of the store.
+async fn stored_list(values: &Values, list: &Stored, scratch: Option<&Scratch>) -> Result<DataList, Error> {
+    let mut loaded = ElementBuilder::with_capacity(usize::try_from(list.len).unwrap_or_default());
+    let mut others = Vec::new();
     let mut each = |element| match element {
-        Some(Payload::Inline(bytes)) => {
-            shared.extend_from_slice(&bytes);
-            loaded.push(Data::Bytes(shared.split().freeze()));
-        }
+        Some(Payload::Inline(bytes)) => loaded.push_bytes(&bytes),
         Some(other) => {
             others.push((loaded.len(), other));
             loaded.push(Data::None);
@@ -170,10 +166,14 @@ async fn stored_list(values: &Values, list: &Stored, scratch: Option<&Scratch>) 
         None => loaded.push(Data::None),
     };
     visit(values, list, &mut each).await?;
+    if others.is_empty() {
+        return Ok(loaded.finish());
+    }
+    let mut loaded: Vec<_> = loaded.finish().into_iter().collect();
     for (at, element) in others {
         loaded[at] = load(values, &element, scratch).await?;
     }
-    Ok(loaded)
+    Ok(loaded.into())
 }
 
 /// Reads all inputs of a step.

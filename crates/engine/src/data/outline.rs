@@ -31,7 +31,9 @@ impl ValueOutline {
         match data {
             Data::None => ValueOutline::None,
             Data::Bytes(bytes) => ValueOutline::Inline(bytes.clone()),
-            Data::List(elements) => ValueOutline::List(elements.iter().map(ValueOutline::of).collect()),
+            Data::List(elements) => {
+                ValueOutline::List(elements.iter().map(|element| ValueOutline::of(&element)).collect())
+            }
             Data::File(file) => {
                 file.known.map_or(ValueOutline::None, |known| ValueOutline::File(file.name.clone(), known.digest))
             }

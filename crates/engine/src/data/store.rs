@@ -8,7 +8,7 @@ use super::{
 use crate::{
     Error,
     perform::patience::Patience,
-    task::{Data, FileData},
+    task::{Data, DataList, FileData},
 };
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -89,7 +89,7 @@ impl<'a> Storing<'a> {
     }
 
     /// Stores one output, and answers the outcome that its consumers are delivered.
-    pub(crate) async fn store(&mut self, data: Data) -> Result<Outcome, Error> {
+    pub(crate) async fn store(&mut self, data: &Data) -> Result<Outcome, Error> {
         Ok(Outcome::of(self.payload(data).await?))
     }
 
@@ -100,17 +100,17 @@ impl<'a> Storing<'a> {
         changes
     }
 
-    fn payload(&mut self, data: Data) -> BoxFuture<'_, Result<Option<Payload>, Error>> {
+    fn payload<'s>(&'s mut self, data: &'s Data) -> BoxFuture<'s, Result<Option<Payload>, Error>> {
         Box::pin(async move {
             Ok(Some(match data {
                 Data::None => return Ok(None),
-                Data::Bytes(bytes) if bytes.len() <= INLINE_BYTES_MAX => Payload::inline(&bytes),
+                Data::Bytes(bytes) if bytes.len() <= INLINE_BYTES_MAX => Payload::inline(bytes),
                 Data::Bytes(bytes) => {
-                    let (change, stored) = self.put_bytes(bytes).await?;
+                    let (change, stored) = self.put_bytes(bytes.clone()).await?;
                     self.push(change).await?;
                     Payload::Stored(stored)
                 }
-                Data::File(file) => Payload::File { name: file.name.clone(), content: self.file(&file).await? },
+                Data::File(file) => Payload::File { name: file.name.clone(), content: self.file(file).await? },
                 Data::List(elements) => self.list(elements).await?,
             }))
         })
@@ -149,10 +149,14 @@ impl<'a> Storing<'a> {
 
     /// Stores a list: a small one is inlined; any other becomes a value that refers to the values of its elements, or
     /// to pages of them.
-    async fn list(&mut self, elements: Vec<Data>) -> Result<Payload, Error> {
+    async fn list(&mut self, elements: &DataList) -> Result<Payload, Error> {
         let (mut pages, mut page, mut digest) = (Pages::default(), Page::default(), ListHasher::default());
-        for element in elements {
-            let element = self.payload(element).await?;
+        for element in elements.iter() {
+            let element = match &*element {
+                // Without a future of its own: most elements are small.
+                Data::Bytes(bytes) if bytes.len() <= INLINE_BYTES_MAX => Some(Payload::inline(bytes)),
+                other => self.payload(other).await?,
+            };
             digest.push(digest_of(element.as_ref()));
             if !page.has_room(element.as_ref()) {
                 self.put_page(&mut pages, std::mem::take(&mut page)).await?;

@@ -84,7 +84,7 @@ impl Engine {
             }
             let input = |source: &Source| -> Expected {
                 match source {
-                    Source::Input(port) => Ok(asked.inputs.outcome(*port).clone()),
+                    Source::Input(port) => Ok(asked.inputs.outcome_with_elements(*port)),
                     Source::Node(node, port) => {
                         let known = found.get(&(*node, *port)).map(|(outcome, _)| outcome.clone());
                         known.ok_or_else(|| producer_address(program, *node, *port).into())

@@ -54,12 +54,17 @@ impl Inputs {
         &self.looked[usize::from(port)].outcome
     }
 
+    /// The same, with the elements of lists that are not stored yet.
+    pub(super) fn outcome_with_elements(&self, port: u16) -> Outcome {
+        self.looked[usize::from(port)].with_elements()
+    }
+
     /// Stores the inputs.
     pub(super) async fn store(&self, values: &Values) -> Result<Stored, Error> {
         let mut storing = Storing::new(values, Files::Copied);
         let mut held = Vec::with_capacity(self.looked.len());
         for (name, looked) in self.names.iter().zip(&self.looked) {
-            let outcome = storing.store(looked.data.clone()).await?;
+            let outcome = storing.store(&looked.data).await?;
             if outcome.digest() != looked.outcome.digest() {
                 return Err(Error::Inputs(format!("input `{name}` changed while it was read")));
             }

@@ -220,11 +220,11 @@ impl Work<'_> {
         let mut outcomes = Vec::with_capacity(node.outputs.len());
         // Reading a large file may take longer than a user who cancels wants to wait. The outcome of an at-most-once body
         // is stored even then.
-        let stops =
-            outputs.iter().any(|output| matches!(output, Data::File(_))) && self.spec().effect != Effect::AtMostOnce;
+        let stops = outputs.iter().any(|output| matches!(output, Data::File(_) | Data::List(_)))
+            && self.spec().effect != Effect::AtMostOnce;
         let heartbeat = stops.then(|| self.heartbeat(true));
         for output in outputs {
-            let stored = std::pin::pin!(storing.store(output));
+            let stored = std::pin::pin!(storing.store(&output));
             outcomes.push(match &heartbeat {
                 None => stored.await?,
                 Some(heartbeat) => match select(stored, std::pin::pin!(heartbeat.stopped())).await {

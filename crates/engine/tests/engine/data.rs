@@ -26,13 +26,16 @@ fn one(kit: &mut Kit, out: Type, code: impl Fn(i64) -> Result<Data, Failure> + S
 #[tokio::test]
 async fn lists_of_anything_of_any_size_come_out_as_they_were() {
     let lists: Vec<Data> = vec![
-        Data::List(vec![]),
-        Data::List(vec![Data::List(vec![]); 3000]),
-        Data::List(vec![Data::None, int(1), Data::None]),
+        Data::List(vec![].into()),
+        Data::List(vec![Data::List(vec![].into()); 3000].into()),
+        Data::List(vec![Data::None, int(1), Data::None].into()),
         Data::List((0..5000).map(int).collect()),
         Data::List((0..100).map(|n| bytes(2000, n)).collect()),
         Data::List((0..5).map(|n| bytes(200_000, n)).collect()),
-        Data::List(vec![Data::List(vec![bytes(2000, 1), Data::None]), Data::None, Data::List(vec![int(4)])]),
+        Data::List(
+            vec![Data::List(vec![bytes(2000, 1), Data::None].into()), Data::None, Data::List(vec![int(4)].into())]
+                .into(),
+        ),
     ];
     for list in lists {
         let mut kit = Kit::default();
@@ -62,7 +65,7 @@ async fn inputs_of_a_run_may_be_large() {
     });
     let g = G::new().input("x", Type::list(Type::Bytes)).input("o", Type::option(Type::Int)).output("y", Type::Int);
     let g = g.output("z", Type::option(Type::Int)).task("a", &count).connect("x -> a.x; a.out -> y; o -> z");
-    let list = Data::List(vec![bytes(2000, 1), bytes(200_000, 2), bytes(3, 3)]);
+    let list = Data::List(vec![bytes(2000, 1), bytes(200_000, 2), bytes(3, 3)].into());
     Proof::new(&kit).prove(start(g).input("x", list), "y=3 z=none").await;
 }
 
@@ -147,7 +150,7 @@ async fn files_of_one_name_stay_apart_and_no_scratch_is_left() {
     let join = spec("join", &[("xs", files.clone()), ("one", Type::File)], &[("out", Type::File)]);
     let join = kit.add(join, move |_, inputs| match &inputs[0] {
         Data::List(list) => {
-            let all: String = list.iter().chain([&inputs[1]]).map(read).collect();
+            let all: String = list.iter().map(|file| read(&file)).chain([read(&inputs[1])]).collect();
             Ok(vec![file(&at, "all.txt", &all)])
         }
         other => Err(Failure::new(format!("{other:?}"))),
@@ -167,7 +170,7 @@ async fn files_of_one_name_stay_apart_and_no_scratch_is_left() {
     let into = here.join("outputs");
     assert_eq!(read(&proof.drive(handle.output_into("all", Some(&into))).await.unwrap()), "0 1 2 end");
     let Data::List(files) = proof.drive(handle.output_into("files", Some(&into))).await.unwrap() else { panic!() };
-    assert_eq!(files.iter().map(read).collect::<String>(), "0 1 2 ");
+    assert_eq!(files.iter().map(|file| read(&file)).collect::<String>(), "0 1 2 ");
     proof.drive(engine.close()).await.unwrap();
     assert!(!scratch.exists() || std::fs::read_dir(&scratch).unwrap().next().is_none(), "scratch is left");
     proof.once();

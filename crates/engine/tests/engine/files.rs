@@ -53,7 +53,7 @@ fn join(kit: &mut Kit, place: &Path) -> onceflow_core::model::TaskSpec {
     kit.add(join, move |step, inputs| match (&inputs[0], &inputs[1]) {
         (Data::List(list), Data::File(one)) => {
             let mut all = Vec::new();
-            for file in list.iter().chain([&Data::File(one.clone())]) {
+            for file in list.clone().into_iter().chain([Data::File(one.clone())]) {
                 let Data::File(file) = file else { return Err(Failure::new("no file")) };
                 all.extend(fs::read(&file.path).unwrap());
             }
@@ -126,7 +126,7 @@ async fn explaining_a_run_that_does_not_exist_writes_nothing() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
     let mut kit = Kit::default();
-    let begin = joining(&mut kit, place).input("xs", Data::List(vec![]));
+    let begin = joining(&mut kit, place).input("xs", Data::List(vec![].into()));
     let begin = begin.input("one", Data::from(file(place, "one", &[1; LARGE_BYTES])));
     let (store, engine) = open(place, &kit, false).await;
     let seen = store.records().position();
@@ -144,7 +144,7 @@ async fn an_input_that_is_not_what_it_is_said_to_be_is_refused_and_nothing_begin
         let mut kit = Kit::default();
         let mut one = file(place, "one", &vec![1; len]);
         one.known = Some(KnownContent { digest: Digest::from_bytes([7; 32]), len: len as u64 });
-        let begin = joining(&mut kit, place).input("xs", Data::List(vec![])).input("one", Data::from(one));
+        let begin = joining(&mut kit, place).input("xs", Data::List(vec![].into())).input("one", Data::from(one));
         let (store, engine) = open(place, &kit, true).await;
         let told = engine.start(begin).await.err().expect("it is not what it is said to be");
         assert!(matches!(&told, Error::Inputs(why) if why.ends_with("one changed while it was read")), "{told}");
@@ -161,7 +161,7 @@ async fn a_file_with_a_known_digest_is_not_read_again() {
     let content = vec![3; LARGE_BYTES];
     let mut one = file(place, "one", &content);
     one.known = Some(KnownContent { digest: Digest::of(&content), len: content.len() as u64 });
-    let begin = joining(&mut kit, place).input("xs", Data::List(vec![])).input("one", Data::from(one.clone()));
+    let begin = joining(&mut kit, place).input("xs", Data::List(vec![].into())).input("one", Data::from(one.clone()));
     let (store, engine) = open(place, &kit, true).await;
     let handle = engine.start(begin.clone()).await.unwrap();
     assert!(handle.wait().await.unwrap().status == RunStatus::Done);
@@ -239,7 +239,7 @@ async fn twenty_thousand_files_go_in_and_a_directory_of_five_thousand_comes_out(
             let content = if n.is_multiple_of(1000) { vec![n as u8; LARGE_BYTES] } else { n.to_string().into_bytes() };
             Data::from(FileData { name: format!("d/{n}"), ..file(&at, &format!("made/{n}"), &content) })
         };
-        Ok(vec![Data::List((0..5000).map(one).collect()), int(xs.iter().map(as_int).sum())])
+        Ok(vec![Data::List((0..5000).map(one).collect()), int(xs.iter().map(|x| as_int(&x)).sum())])
     });
     let body = G::new().input("x", Type::File).output("y", Type::Int).task("len", &len);
     let body = body.connect("x -> len.x; len.out -> y").graph();

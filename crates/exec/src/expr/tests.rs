@@ -22,8 +22,7 @@ fn scope() -> Bindings {
     let mut scope = Bindings::new();
     scope.bind("inputs-n", PortValue::Int(3));
     scope.bind("inputs-names", PortValue::List(vec![PortValue::text("a"), PortValue::text("b")]));
-    scope
-        .bind("sample", PortValue::File(FileValue { name: "s 1.fq.gz".into(), path: "/w/in/sample/s 1.fq.gz".into() }));
+    scope.bind("sample", FileValue { name: "s 1.fq.gz".into(), path: "/w/in/sample/s 1.fq.gz".into() }.into());
     scope.bind("none", PortValue::Null);
     scope
 }

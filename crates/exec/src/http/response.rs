@@ -71,7 +71,7 @@ pub(super) async fn outputs(
             (Capture::Path(template), Some(path)) => {
                 let name = render::text(template, scope, Path::new(""))?;
                 let name = name.rsplit('/').next().unwrap_or_default().to_owned();
-                PortValue::File(FileValue { name, path: path.clone() })
+                FileValue { name, path: path.clone() }.into()
             }
             (Capture::Json(source), _) => {
                 let value = expr::eval(source, &names).map_err(|error| wrong(error.to_string()))?;

@@ -319,7 +319,7 @@ fn take(work: &WorkDir, path: &Path, ty: &Type, port: &str) -> Result<PortValue,
     if *ty != Type::Directory {
         regular(&spot, path, port)?;
         let named = FileValue::from_path(path).map_err(|mismatch| refused(port, path, mismatch))?;
-        return Ok(PortValue::File(FileValue { path: work.path.join(spot.path), ..named }));
+        return Ok(FileValue { path: work.path.join(spot.path), ..named }.into());
     }
     if kind(&spot, path, port)? != FileType::Directory {
         return Err(refused(port, path, "is declared as a directory, but is a file"));
@@ -328,7 +328,7 @@ fn take(work: &WorkDir, path: &Path, ty: &Type, port: &str) -> Result<PortValue,
     let mut files = Vec::new();
     walk(work, (&spot.dir.child(&spot.name).map_err(unread)?, &spot.path), "", port, &mut files)?;
     files.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(PortValue::Directory(DirectoryValue { path: work.path.join(spot.path), files }))
+    Ok(DirectoryValue { path: work.path.join(spot.path), files }.into())
 }
 
 /// The depth of nested directories, also through links.

@@ -32,7 +32,7 @@ impl PortValue {
                 (
                     "files",
                     Cel::List(Arc::new(
-                        directory.files.iter().map(|file| PortValue::File(file.clone()).to_cel()).collect(),
+                        directory.files.iter().map(|file| PortValue::from(file.clone()).to_cel()).collect(),
                     )),
                 ),
             ]),
@@ -99,8 +99,8 @@ fn from_map(map: &Map) -> Result<PortValue, Mismatch> {
     };
     let is = |names: &[&str]| fields.len() == names.len() && names.iter().all(|name| fields.contains_key(*name));
     let special = match () {
-        () if is(&["ext", "name", "path", "stem"]) => conform::file(&fields).map(PortValue::File),
-        () if is(&["files", "name", "path"]) => conform::directory(&fields).map(PortValue::Directory),
+        () if is(&["ext", "name", "path", "stem"]) => conform::file(&fields).map(PortValue::from),
+        () if is(&["files", "name", "path"]) => conform::directory(&fields).map(PortValue::from),
         () => None,
     };
     Ok(special.unwrap_or(PortValue::Record(fields)))

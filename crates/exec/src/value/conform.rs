@@ -36,14 +36,14 @@ pub(super) fn conform(value: PortValue, ty: &Type, source: Encoding) -> Result<P
             .decode(&text)
             .map(PortValue::Bytes)
             .map_err(|error| Mismatch::new("bytes as base64", format!("text that is not ({error})"))),
-        (Type::File, PortValue::Text(path)) if json => FileValue::from_path(path).map(PortValue::File),
+        (Type::File, PortValue::Text(path)) if json => FileValue::from_path(path).map(PortValue::from),
         (Type::Directory, PortValue::Text(path)) if json => DirectoryValue::read(&path)
-            .map(PortValue::Directory)
+            .map(PortValue::from)
             .map_err(|error| Mismatch::new(ty, format!("`{path}`, which cannot be read ({error}),"))),
-        (Type::File, PortValue::Record(fields)) => file(&fields).map(PortValue::File).ok_or_else(|| {
+        (Type::File, PortValue::Record(fields)) => file(&fields).map(PortValue::from).ok_or_else(|| {
             Mismatch::new(ty, format!("{}, without `path` and `name`,", PortValue::Record(fields).describe()))
         }),
-        (Type::Directory, PortValue::Record(fields)) => directory(&fields).map(PortValue::Directory).ok_or_else(|| {
+        (Type::Directory, PortValue::Record(fields)) => directory(&fields).map(PortValue::from).ok_or_else(|| {
             Mismatch::new(ty, format!("{}, without `path` and `files`,", PortValue::Record(fields).describe()))
         }),
         (Type::List(inner), PortValue::List(elements)) => list(elements, inner, source),
@@ -129,7 +129,7 @@ pub(super) fn directory(fields: &BTreeMap<String, PortValue>) -> Option<Director
         return None;
     };
     let files = files.iter().map(|entry| match entry {
-        PortValue::File(file) => Some(file.clone()),
+        PortValue::File(file) => Some(FileValue::clone(file)),
         PortValue::Record(fields) => file(fields),
         _ => None,
     });

@@ -7,7 +7,7 @@ use super::{
 };
 use bytes::{BufMut, BytesMut};
 use onceflow_core::model::Type;
-use onceflow_engine::task::{Data, FileData};
+use onceflow_engine::task::{Data, DataList, FileData};
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{self, MapAccess, SeqAccess, Visitor},
@@ -33,7 +33,7 @@ impl PortValue {
             (Type::List(inner), Data::List(elements)) => list(elements, inner),
             (Type::Record(types), Data::List(parts)) => record(parts, types),
             (Type::Json, Data::List(elements)) => list(elements, &Type::Json),
-            (Type::File, data @ Data::File(_)) => file(data).map(PortValue::File),
+            (Type::File, data @ Data::File(_)) => file(data).map(PortValue::from),
             (ty, data) => Err(Mismatch::new(ty, kind(&data))),
         }
     }
@@ -76,16 +76,16 @@ fn file(data: Data) -> Result<FileValue, Mismatch> {
 
 fn directory(mut files: Vec<FileValue>) -> PortValue {
     files.sort_by(|a, b| a.name.cmp(&b.name));
-    PortValue::Directory(DirectoryValue { path: Default::default(), files })
+    DirectoryValue { path: Default::default(), files }.into()
 }
 
-fn list(elements: Vec<Data>, inner: &Type) -> Result<PortValue, Mismatch> {
+fn list(elements: DataList, inner: &Type) -> Result<PortValue, Mismatch> {
     let element = |(at, data)| PortValue::from_data(data, inner).map_err(|wrong| wrong.inside(&format!("[{at}]")));
     elements.into_iter().enumerate().map(element).collect::<Result<_, _>>().map(PortValue::List)
 }
 
 /// Decodes a record that holds files. Its fields are stored one by one: name, value, name, value.
-fn record(parts: Vec<Data>, types: &BTreeMap<String, Type>) -> Result<PortValue, Mismatch> {
+fn record(parts: DataList, types: &BTreeMap<String, Type>) -> Result<PortValue, Mismatch> {
     let mut fields = BTreeMap::new();
     let mut parts = parts.into_iter();
     while let (Some(name), value) = (parts.next(), parts.next()) {
@@ -118,7 +118,7 @@ fn encode(value: PortValue, ty: &Type, shared: &mut BytesMut) -> Data {
         (Type::Option(inner), value) => encode(value, inner, shared),
         (Type::Unit, _) => Data::Bytes(bytes::Bytes::new()),
         (Type::Bytes, PortValue::Bytes(bytes)) => Data::Bytes(bytes.into()),
-        (_, PortValue::File(file)) => give(file),
+        (_, PortValue::File(file)) => give(*file),
         (_, PortValue::Directory(directory)) => Data::List(directory.files.into_iter().map(give).collect()),
         (Type::List(inner), PortValue::List(elements)) => {
             Data::List(elements.into_iter().map(|element| encode(element, inner, shared)).collect())
@@ -130,7 +130,7 @@ fn encode(value: PortValue, ty: &Type, shared: &mut BytesMut) -> Data {
                 parts.push(write(&PortValue::Text(name), shared));
                 parts.push(encode(value, ty, shared));
             }
-            Data::List(parts)
+            Data::List(parts.into())
         }
         (_, value) => write(&value, shared),
     }
@@ -168,8 +168,8 @@ impl Serialize for Plain<'_> {
     }
 }
 
-/// Any MessagePack value.
-struct Any(PortValue);
+/// Any value of MessagePack or JSON.
+pub(super) struct Any(pub(super) PortValue);
 
 impl<'de> Deserialize<'de> for Any {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

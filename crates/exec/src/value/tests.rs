@@ -26,14 +26,14 @@ fn data_is_what_the_typed_crate_writes() {
     assert_eq!(some(json!(null), &Type::Unit), Data::Bytes(bytes::Bytes::new()));
     assert_eq!(some(json!(null), &Type::option(Type::Int)), Data::None);
     assert_eq!(some(json!("aGk="), &Type::Bytes), Data::Bytes("hi".into()));
-    assert_eq!(some(json!([1, 2]), &Type::list(Type::Int)), Data::List(vec![packed(&1), packed(&2)]));
+    assert_eq!(some(json!([1, 2]), &Type::list(Type::Int)), Data::List(vec![packed(&1), packed(&2)].into()));
     assert_eq!(some(json!({"b": [1], "a": null}), &Type::Json), packed(&json!({"a": null, "b": [1]})));
     let ty = record(&[("a", Type::Int), ("b", Type::option(Type::Text))]);
     assert_eq!(some(json!({"b": "x", "a": 1, "c": 3}), &ty), packed(&json!({"a": 1, "b": "x"})));
     assert_eq!(some(json!({"a": 1}), &ty), packed(&json!({"a": 1, "b": null})));
     let ty = record(&[("f", Type::File), ("n", Type::Int)]);
     let expected = vec![packed(&"f"), Data::from(FileData::new("x", "/d/x")), packed(&"n"), packed(&1)];
-    assert_eq!(some(json!({"n": 1, "f": "/d/x"}), &ty), Data::List(expected));
+    assert_eq!(some(json!({"n": 1, "f": "/d/x"}), &ty), Data::List(expected.into()));
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_file_survives_an_expression_and_a_directory_too() {
     let hidden = FileValue { name: "d/.profile".into(), path: "/x".into() };
     assert_eq!((hidden.stem(), hidden.ext()), (".profile", ""));
     let directory = DirectoryValue { path: "/x/d".into(), files: vec![given.clone(), hidden] };
-    for value in [PortValue::File(given), PortValue::Directory(directory), PortValue::List(vec![]), PortValue::Null] {
+    for value in [given.into(), directory.into(), PortValue::List(vec![]), PortValue::Null] {
         assert_eq!(PortValue::from_cel(&value.to_cel()), Ok(value));
     }
 }
@@ -97,7 +97,7 @@ fn a_directory_is_all_files_below_it_by_relative_path() {
     let directory = DirectoryValue::read(root.path()).unwrap();
     let names: Vec<_> = directory.files.iter().map(|file| file.name.as_str()).collect();
     assert_eq!(names, ["b/c/x", "b/y", "z"]);
-    let data = PortValue::Directory(directory.clone()).into_data(&Type::Directory).unwrap();
+    let data = PortValue::from(directory.clone()).into_data(&Type::Directory).unwrap();
     let PortValue::Directory(again) = PortValue::from_data(data, &Type::Directory).unwrap() else { panic!() };
     assert_eq!(again.files, directory.files);
     std::os::unix::fs::symlink("..", root.path().join("b/up")).unwrap();
@@ -143,4 +143,15 @@ proptest! {
         let cel = PortValue::from_cel(&value.to_cel()).unwrap().conform(&ty);
         prop_assert_eq!(cel, Ok(value), "{}", ty);
     }
+}
+
+#[test]
+fn json_is_read_and_written_without_a_tree_and_is_the_same_as_through_one() {
+    let all = r#"{"a":[1,-2,3.5,1e300,18446744073709551615,true,null,"x\u00e4\n",{"b":[],"c":{}}],"a":[0],"z":-0.0}"#;
+    let through: serde_json::Value = serde_json::from_str(all).unwrap();
+    let through = PortValue::from_json(through, &Type::Json).unwrap();
+    let value = PortValue::parse_json(all.as_bytes()).unwrap();
+    assert_eq!(value, through);
+    assert_eq!(serde_json::to_string(&value.as_json()).unwrap(), value.to_json().to_string());
+    assert!(PortValue::parse_json(b"[1,]").is_err() && PortValue::parse_json(b"1 2").is_err());
 }

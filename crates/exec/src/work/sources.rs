@@ -28,7 +28,7 @@ impl SourceInputs {
     pub(super) fn note(&mut self, input: &Data) {
         match input {
             Data::File(file) if file.by_reference => drop(self.paths.insert(file.path.clone())),
-            Data::List(elements) => elements.iter().for_each(|element| self.note(element)),
+            Data::List(elements) => elements.with_files().iter().for_each(|element| self.note(element)),
             Data::File(_) | Data::Bytes(_) | Data::None => {}
         }
     }
@@ -56,7 +56,7 @@ impl SourceInputs {
         match value {
             PortValue::Directory(directory) => {
                 directory.path = root(directory).map(Path::to_owned).unwrap_or_default();
-                self.directories.push(directory.clone());
+                self.directories.push(DirectoryValue::clone(directory));
             }
             PortValue::List(elements) => elements.iter_mut().for_each(|element| self.locate(element)),
             PortValue::Record(fields) => fields.values_mut().for_each(|field| self.locate(field)),
@@ -112,7 +112,7 @@ mod tests {
 
     fn directory(at: &Path, names: &[&str]) -> PortValue {
         let file = |name: &&str| FileValue { name: (*name).to_owned(), path: at.join(name) };
-        PortValue::Directory(DirectoryValue { path: PathBuf::new(), files: names.iter().map(file).collect() })
+        PortValue::from(DirectoryValue { path: PathBuf::new(), files: names.iter().map(file).collect() })
     }
 
     #[test]
@@ -122,7 +122,9 @@ mod tests {
         std::fs::create_dir(place.path().join("sub")).unwrap();
         for name in ["a", "sub/b"] {
             std::fs::write(place.path().join(name), name).unwrap();
-            sources.note(&Data::List(vec![Data::from(FileData::new(name, place.path().join(name)).by_reference())]));
+            sources.note(&Data::List(
+                vec![Data::from(FileData::new(name, place.path().join(name)).by_reference())].into(),
+            ));
         }
         let mut value = directory(place.path(), &["a", "sub/b"]);
         assert!(sources.stay(&mut value));
@@ -139,7 +141,7 @@ mod tests {
         let mut sources = SourceInputs::default();
         sources.note(&Data::from(FileData::new("a", "/data/a").by_reference()));
         sources.note(&Data::from(FileData::new("b", "/store/b")));
-        let file = |path: &str| PortValue::File(FileValue { name: "a".into(), path: path.into() });
+        let file = |path: &str| PortValue::from(FileValue { name: "a".into(), path: path.into() });
         assert!(sources.stay(&mut file("/data/a")) && !sources.stay(&mut file("/store/b")));
         assert!(!sources.stay(&mut PortValue::List(vec![file("/data/a"), file("/store/b")])));
         assert!(!sources.stay(&mut directory(Path::new("/data"), &[])));

@@ -196,7 +196,7 @@ fn payload(data: &Data) -> Payload {
         Data::Bytes(bytes) => Payload::inline(bytes),
         Data::List(elements) => {
             let element = |data: &Data| (*data != Data::None).then(|| payload(data));
-            Payload::List(elements.iter().map(element).collect())
+            Payload::List(elements.iter().map(|data| element(&data)).collect())
         }
         Data::None => Payload::inline(crate::value::NIL),
         Data::File(file) => panic!("the file {} is no constant", file.name),

@@ -190,7 +190,7 @@ async fn a_failure_tells_all_causes_and_whether_it_is_final() {
     let wrong = failed("double", vec!["x".to_owned().encode().unwrap()]).await;
     expect!["cannot read input `n` < the stored bytes are no value of type u64 < wrong msgpack marker FixStr(1) final=true not_done=false"].assert_eq(&wrong);
     expect!["cannot read input `n` < a value of type u64 was wanted, but a list is there final=true not_done=false"]
-        .assert_eq(&failed("double", vec![Data::List(vec![])]).await);
+        .assert_eq(&failed("double", vec![Data::List(vec![].into())]).await);
     expect!["a step that is not transactional has no `Tx` final=true not_done=false"]
         .assert_eq(&failed("write_row", vec![1_u64.encode().unwrap()]).await);
 }

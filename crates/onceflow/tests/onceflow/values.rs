@@ -130,7 +130,7 @@ fn between_tasks_there_is_one_kind_of_nothing() {
 
 #[test]
 fn a_value_of_the_wrong_type_is_an_error_naming_both_types() {
-    let error = u64::decode(Data::List(vec![])).unwrap_err();
+    let error = u64::decode(Data::List(vec![].into())).unwrap_err();
     assert_eq!(error.to_string(), "a value of type u64 was wanted, but a list is there");
     assert!(matches!(Vec::<u64>::decode(1_u64.encode().unwrap()), Err(Error::Kind { .. })));
     assert!(matches!(u64::decode((-1_i64).encode().unwrap()), Err(Error::Read { .. })));

@@ -39,14 +39,15 @@ pub(crate) struct Convert<'a> {
 
 /// The place of a value, for messages.
 pub(super) struct ValueSite<'a> {
-    pub(super) place: Option<SourceLocation>,
+    /// Computed for a message only: a place in a long line takes long to find.
+    pub(super) place: &'a dyn Fn() -> Option<SourceLocation>,
     pub(super) report: &'a Diagnostics,
 }
 
 impl ValueSite<'_> {
     pub(super) fn say(&self, code: &'static str, message: String, hint: String) -> Option<PortValue> {
         let hint = Some(hint).filter(|hint| !hint.is_empty());
-        self.report.push(Problem { code, message, place: self.place.clone(), hint });
+        self.report.push(Problem { code, message, place: (self.place)(), hint });
         None
     }
 }
@@ -58,7 +59,7 @@ impl Convert<'_> {
 
     /// Converts words of a command line.
     pub(super) fn words(&self, given: &[&str], shape: &TypeDecl, report: &Diagnostics) -> Option<PortValue> {
-        let at = ValueSite { place: None, report };
+        let at = ValueSite { place: &|| None, report };
         if let TypeDecl::List(element) = shape.required() {
             let whole = |word: &str| word.starts_with(['[', '@']) || sheet::record(shape).is_some();
             if !given.iter().any(|word| whole(word)) {
@@ -145,7 +146,7 @@ impl Convert<'_> {
         source: &SourceFile,
         report: &Diagnostics,
     ) -> Option<PortValue> {
-        let at = ValueSite { place: Some(source.place(node.span)), report };
+        let at = ValueSite { place: &|| Some(source.place(node.span)), report };
         if node.is_null() {
             return match shape {
                 TypeDecl::Option(_) => Some(PortValue::Null),
@@ -166,7 +167,7 @@ impl Convert<'_> {
                 items.into_iter().collect::<Option<_>>().map(PortValue::List)
             }
             (TypeDecl::List(_), NodeKind::Scalar(text, _)) if sheet::record(shape).is_some() => {
-                self.sheet(Path::new(text), shape, report)
+                self.sheet(Path::new(&**text), shape, report)
             }
             (TypeDecl::List(element), NodeKind::Scalar(text, _)) if element.ty() == Type::File => {
                 self.pattern(text, &at).map(PortValue::List)
@@ -191,7 +192,7 @@ impl Convert<'_> {
         let mut found = BTreeMap::new();
         for (key, value) in entries {
             let Some(shape) = fields.get(&key.name) else {
-                let at = ValueSite { place: Some(source.place(key.span)), report };
+                let at = ValueSite { place: &|| Some(source.place(key.span)), report };
                 let hint = words::meant(&key.name, fields.keys().map(String::as_str));
                 at.say("OF0203", format!("{} has no field `{}`", self.what, clipped(&key.name)), hint);
                 continue;
@@ -204,7 +205,7 @@ impl Convert<'_> {
                 continue;
             }
             if !matches!(shape, TypeDecl::Option(_)) {
-                let at = ValueSite { place: Some(source.place(node.span)), report };
+                let at = ValueSite { place: &|| Some(source.place(node.span)), report };
                 return at.say(
                     "OF0203",
                     format!("{} has no `{name}`, which is {}", self.what, shape.ty()),
@@ -273,7 +274,7 @@ impl Convert<'_> {
             return at.say("OF0204", format!("{}: the file `{text}` {what}", self.what), self.where_from(text));
         }
         match FileValue::from_path(path) {
-            Ok(file) => Some(PortValue::File(file)),
+            Ok(file) => Some(file.into()),
             Err(wrong) => at.say("OF0203", format!("{}: {wrong}", self.what), String::new()),
         }
     }
@@ -288,14 +289,14 @@ impl Convert<'_> {
     fn directory(&self, text: &str, at: &ValueSite<'_>) -> Option<PortValue> {
         let path = self.path(text);
         if self.files == FilePresence::AreNotLookedAt {
-            return Some(PortValue::Directory(DirectoryValue { path, files: vec![] }));
+            return Some(DirectoryValue { path, files: vec![] }.into());
         }
         if !path.is_dir() {
             let what = if path.exists() { "is not a directory" } else { "is not there" };
             return at.say("OF0204", format!("{}: the directory `{text}` {what}", self.what), self.where_from(text));
         }
         match DirectoryValue::read(path) {
-            Ok(directory) => Some(PortValue::Directory(directory)),
+            Ok(directory) => Some(directory.into()),
             Err(error) => at.say("OF0204", format!("{}: `{text}` cannot be read: {error}", self.what), String::new()),
         }
     }

@@ -84,7 +84,7 @@ impl Sheet<'_> {
     }
 
     fn say(&self, code: &'static str, message: String, line: u64, hint: String) {
-        ValueSite { place: self.place(line, 1), report: self.report }.say(code, message, hint);
+        ValueSite { place: &|| self.place(line, 1), report: self.report }.say(code, message, hint);
     }
 
     fn head(&self, head: &[String]) -> bool {
@@ -138,7 +138,7 @@ impl Sheet<'_> {
             what: format!("row {row}, column `{column}`"),
         };
         let inner = Diagnostics::default();
-        let at = ValueSite { place: self.place(line, 1), report: &inner };
+        let at = ValueSite { place: &|| self.place(line, 1), report: &inner };
         let value = convert.scalar(cell, shape.required(), &at);
         if let Err(problems) = inner.result() {
             for problem in problems.0 {

@@ -83,7 +83,7 @@ pub(super) fn payload(data: &Data) -> Option<Payload> {
                 Data::None => Some(None),
                 some => payload(some).map(Some),
             };
-            Payload::List(elements.iter().map(element).collect::<Option<Vec<_>>>()?.into())
+            Payload::List(elements.iter().map(|data| element(&data)).collect::<Option<Vec<_>>>()?.into())
         }
         Data::None => Payload::inline([0xc0]),
         Data::File(_) => return None,

@@ -43,7 +43,7 @@ pub(crate) struct InputDecl {
 /// Reads a flow from a tree; `None` if the tree is no flow at all.
 pub(crate) fn read(reader: FieldReader<'_>, root: &YamlNode) -> Option<FlowDecl> {
     let mut fields = reader.fields(root, "a flow file")?;
-    fields.span = Span::new(root.span.start, root.span.start);
+    fields.span = Span::new(root.span.start(), root.span.start());
     let name = fields.text("flow");
     match &name {
         Some(name) => flow_name(reader, name),

@@ -1,6 +1,7 @@
 //! Values with their spans: the common data model of YAML and JSON.
 
 use crate::source::{ScalarQuoting, Span, Text};
+use std::{borrow::Cow, fmt, ops::Deref};
 
 /// A value and its place.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,10 +14,59 @@ pub(crate) struct YamlNode {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum NodeKind {
     /// Text, a number, true, null: unless it is quoted, the expected type decides which.
-    Scalar(String, ScalarQuoting),
+    Scalar(ScalarText, ScalarQuoting),
     List(Vec<YamlNode>),
     /// A map, with every key once.
     Map(Vec<(MapKey, YamlNode)>),
+}
+
+const _: () = assert!(size_of::<YamlNode>() <= 40, "a file of inputs may hold millions of values");
+
+/// The text of a scalar. Numbers and words stay off the heap, where each would take more than its own length.
+#[derive(Clone, PartialEq)]
+pub(crate) struct ScalarText(TextPlace);
+
+#[derive(Clone, PartialEq)]
+enum TextPlace {
+    Short { len: u8, bytes: [u8; ScalarText::SHORT_BYTES_MAX] },
+    Long(Box<str>),
+}
+
+impl ScalarText {
+    /// The number of bytes that, with the length and the tag, fill three words.
+    const SHORT_BYTES_MAX: usize = 22;
+}
+
+impl From<Cow<'_, str>> for ScalarText {
+    fn from(text: Cow<'_, str>) -> Self {
+        let mut bytes = [0; ScalarText::SHORT_BYTES_MAX];
+        ScalarText(match bytes.get_mut(..text.len()) {
+            Some(short) => {
+                short.copy_from_slice(text.as_bytes());
+                TextPlace::Short { len: text.len() as u8, bytes }
+            }
+            None => TextPlace::Long(text.into()),
+        })
+    }
+}
+
+impl Deref for ScalarText {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match &self.0 {
+            TextPlace::Short { len, bytes } => {
+                std::str::from_utf8(&bytes[..usize::from(*len)]).expect("the bytes of a text")
+            }
+            TextPlace::Long(text) => text,
+        }
+    }
+}
+
+impl fmt::Debug for ScalarText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
 }
 
 /// A key of a map.
@@ -29,13 +79,13 @@ pub(crate) struct MapKey {
 impl YamlNode {
     /// The value is null: `null`, `~`, or a key without a value.
     pub(crate) fn is_null(&self) -> bool {
-        matches!(&self.what, NodeKind::Scalar(text, ScalarQuoting::Plain) if matches!(text.as_str(), "" | "null" | "~" | "Null" | "NULL"))
+        matches!(&self.what, NodeKind::Scalar(text, ScalarQuoting::Plain) if matches!(&**text, "" | "null" | "~" | "Null" | "NULL"))
     }
 
     pub(crate) fn text(&self) -> Option<Text> {
         match &self.what {
             NodeKind::Scalar(text, style) if !self.is_null() => {
-                Some(Text { text: text.clone(), span: self.span, style: *style })
+                Some(Text { text: text.to_string(), span: self.span, style: *style })
             }
             _ => None,
         }
@@ -60,7 +110,7 @@ impl YamlNode {
                 serde_json::Value::Object(entries.collect())
             }
             NodeKind::Scalar(text, ScalarQuoting::Plain) => plain(text),
-            NodeKind::Scalar(text, _) => serde_json::Value::String(text.clone()),
+            NodeKind::Scalar(text, _) => serde_json::Value::String(text.to_string()),
         }
     }
 

@@ -127,7 +127,7 @@ impl TreeBuilder<'_> {
                     ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted => ScalarQuoting::Quoted,
                     ScalarStyle::Literal | ScalarStyle::Folded => ScalarQuoting::Block,
                 };
-                self.node(YamlNode { span, what: NodeKind::Scalar(text.into_owned(), style) }, anchor)
+                self.node(YamlNode { span, what: NodeKind::Scalar(text.into(), style) }, anchor)
             }
             Event::SequenceStart(_, anchor, tag) => {
                 self.tag(tag.as_deref(), span)?;
@@ -179,7 +179,7 @@ impl TreeBuilder<'_> {
             OpenCollection::List(span, anchor, items) => (span, anchor, NodeKind::List(items)),
             OpenCollection::Map(span, anchor, entries, ..) => (span, anchor, NodeKind::Map(entries)),
         };
-        self.node(YamlNode { span: Span::new(span.start, end.end), what }, anchor)
+        self.node(YamlNode { span: Span::new(span.start(), end.end()), what }, anchor)
     }
 
     /// Adds a node to the innermost open collection.
@@ -213,6 +213,7 @@ impl TreeBuilder<'_> {
             self.say(key.span, "OF0101", "a key of a map must be a single word", hint);
             return None;
         };
+        let name = name.to_string();
         if name == "<<" && style == ScalarQuoting::Plain {
             let hint = "write out what is the same, or put it into a flow of its own and call it";
             self.say(key.span, "OF0104", "merge keys (`<<`) are not known here", hint);
@@ -225,7 +226,7 @@ impl TreeBuilder<'_> {
             self.say(key.span, "OF0103", message, format!("the first is in line {line}"));
             return Some(());
         }
-        seen.insert(name.clone(), key.span.start);
+        seen.insert(name.clone(), key.span.start());
         entries.push((MapKey { name, span: key.span }, node));
         Some(())
     }

@@ -210,7 +210,7 @@ impl Unpacked<'_> {
     async fn store(&self, whole: &Whole, storing: &mut Storing<'_>) -> Result<Outcome, Error> {
         let outcome = match &whole.tree {
             Tree::Failed(why) => Outcome::Failed(why.as_str().into()),
-            tree => storing.store(self.data(tree)?).await?,
+            tree => storing.store(&self.data(tree)?).await?,
         };
         match outcome.digest() == whole.digest {
             true => Ok(outcome),

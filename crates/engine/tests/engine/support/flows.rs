@@ -6,6 +6,7 @@ use onceflow_engine::{
     Start,
     task::{Data, Failure},
 };
+use std::borrow::Cow;
 
 /// A run to start, and its expected outputs as text.
 pub(crate) type Case = (Start, String);
@@ -56,7 +57,7 @@ pub(crate) fn spec(name: &str, inputs: &[(&str, Type)], outputs: &[(&str, Type)]
 pub(crate) fn sum(kit: &mut Kit) -> TaskSpec {
     let spec = spec("sum", &[("xs", list())], &[("out", Type::Int)]);
     kit.add(spec, |_, inputs| match &inputs[0] {
-        Data::List(list) => Ok(vec![int(list.iter().map(as_int).sum())]),
+        Data::List(list) => Ok(vec![int(list.iter().map(|x| as_int(&x)).sum())]),
         other => Err(Failure::new(format!("{other:?}"))),
     })
 }
@@ -109,7 +110,7 @@ pub(crate) fn ragged(kit: &mut Kit) -> Case {
     let inner = inner.module("in", each(chain(&inc, 1).graph())).connect("x -> in.x; in.y -> y").graph();
     let g = G::new().input("xs", Type::list(list())).output("ys", Type::list(list()));
     let g = g.module("out", each(inner)).connect("xs -> out.x; out.y -> ys");
-    let xs = Data::List([0, 3, 1, 0, 2].map(|n| ints(0..n)).into());
+    let xs = Data::List([0, 3, 1, 0, 2].map(|n| ints(0..n)).into_iter().collect());
     (start(g).input("xs", xs), "ys=[[] [1 2 3] [1] [] [1 2]]".into())
 }
 
@@ -292,14 +293,14 @@ pub(crate) fn many(kit: &mut Kit) -> Case {
     let list = || Type::list(Type::Bytes);
     let turn = spec("turn", &[("xs", list())], &[("out", list())]);
     let turn = kit.add(turn, |_, inputs| match &inputs[0] {
-        Data::List(xs) => Ok(vec![Data::List(xs.iter().rev().cloned().collect())]),
+        Data::List(xs) => Ok(vec![Data::List(xs.iter().rev().map(Cow::into_owned).collect())]),
         other => Err(Failure::new(format!("{other:?}"))),
     });
     let g = G::new().input("xs", list()).output("ys", list()).task("turn", &turn);
     let g = g.connect("xs -> turn.xs; turn.out -> ys");
     let xs: Vec<_> = (0..130).map(|n| bytes(1100 + n as usize, n)).collect();
     let shown: Vec<_> = (0..130).rev().map(|n| format!("{} bytes", 1100 + n)).collect();
-    (start(g).input("xs", Data::List(xs)), format!("ys=[{}]", shown.join(" ")))
+    (start(g).input("xs", Data::List(xs.into())), format!("ys=[{}]", shown.join(" ")))
 }
 
 /// Counts in a row of its flow, and returns the count. It has one attempt: a store that does not answer does not use it

@@ -59,7 +59,7 @@ pub(crate) fn as_int(data: &Data) -> i64 {
 /// Formats a number, or a list of numbers or of lists.
 pub(crate) fn show(data: &Data) -> String {
     match data {
-        Data::List(list) => format!("[{}]", list.iter().map(show).collect::<Vec<_>>().join(" ")),
+        Data::List(list) => format!("[{}]", list.iter().map(|element| show(&element)).collect::<Vec<_>>().join(" ")),
         Data::None => String::from("none"),
         Data::Bytes(bytes) if bytes.len() == 9 => as_int(data).to_string(),
         Data::Bytes(bytes) if bytes[..] == [0xc3] => String::from("true"),

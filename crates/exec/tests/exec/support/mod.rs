@@ -177,7 +177,7 @@ pub(crate) fn shown(value: &PortValue) -> String {
     match value {
         PortValue::File(file) => format!("{}={}", file.name, std::fs::read_to_string(&file.path).unwrap()),
         PortValue::Directory(directory) => {
-            directory.files.iter().map(|file| shown(&PortValue::File(file.clone()))).collect::<Vec<_>>().join("|")
+            directory.files.iter().map(|file| shown(&PortValue::from(file.clone()))).collect::<Vec<_>>().join("|")
         }
         PortValue::List(elements) => elements.iter().map(shown).collect::<Vec<_>>().join(";"),
         PortValue::Text(text) => text.clone(),
