@@ -2,9 +2,9 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | [`typed`] | streams and keyed streams, and the steps on them |
-//! | [`source`], [`sink`] | where records come from and go to, with their contracts |
-//! | [`compile`] | planned stages as programs |
+//! | `typed` | streams and keyed streams, and the steps on them |
+//! | `source`, [`sink`] | where records come from and go to, with their contracts |
+//! | `compile` | planned stages as programs |
 
 mod compile;
 pub mod sink;

@@ -2,10 +2,10 @@
 //!
 //! | module | the step |
 //! |---|---|
-//! | [`combine`] | combines the records of each key and window; both halves of a lifted one |
-//! | [`session`] | combines the records of each key and session |
-//! | [`process`] | the user's own state and timers per key |
-//! | [`join`] | joins of two keyed streams, on top of [`process`] |
+//! | `combine` | combines the records of each key and window; both halves of a lifted one |
+//! | `session` | combines the records of each key and session |
+//! | `process` | the user's own state and timers per key |
+//! | `join` | joins of two keyed streams, on top of [`process`] |
 
 pub(crate) mod combine;
 pub mod join;

@@ -59,7 +59,7 @@ impl Unlisted {
 }
 
 /// Counts by address, without the numbers of elements and iterations. Under the empty address are the events of steps
-/// beyond [`NAMES_BYTES_MAX`].
+/// beyond 64 KiB of names.
 pub type UnlistedCounts = BTreeMap<String, Unlisted>;
 
 /// Bytes of addresses that are counted one by one: all counts of a worker are one row, which is written again and again.

@@ -43,7 +43,7 @@ impl Tasks {
         versions.push((spec, body));
     }
 
-    /// Adds a body that runs any task of this name as the flow describes it: see [`Step::spec`]. Replaces an executor
+    /// Adds a body that runs any task of this name as the flow describes it: see [`Step::spec`](super::Step::spec). Replaces an executor
     /// of the same name.
     pub fn add_executor(&mut self, name: impl Into<String>, body: Arc<dyn Body>) {
         self.executors.insert(name.into(), body);
