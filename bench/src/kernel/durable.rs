@@ -78,7 +78,7 @@ pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<
 
 /// Figures beside the rates.
 struct Found {
-    /// What our log takes for a step.
+    /// The bytes that a step takes in our log.
     bytes: usize,
     /// Steps of the each that are in flight.
     in_flight: usize,
