@@ -279,18 +279,14 @@ fn a_secret_is_needed_and_lands_nowhere() {
     assert!(!contains(&all_below(&bed.path(".onceflow")), VALUE) && !contains(&all_below(&bed.path("results")), VALUE));
 }
 
-/// Runs a script as root in its own mount namespace; returns its output. `None` where that is not allowed.
-fn among_mounts(bed: &Bed, script: &str) -> Option<support::Said> {
-    let allowed = Command::new("unshare").args(["-rm", "true"]).output().is_ok_and(|tried| tried.status.success());
-    let run = || {
-        let mut command = Command::new("unshare");
-        command
-            .args(["-rm", "bash", "-c", script])
-            .current_dir(bed.dir.path())
-            .env("T", env!("CARGO_BIN_EXE_onceflow"));
-        command.env_remove("RUST_BACKTRACE").env_remove("ONCEFLOW_STORE").output()
-    };
-    allowed.then(|| bed.said(run().expect("a shell")))
+/// Runs a script as root in its own mount namespace; returns its output. It needs user namespaces, or root.
+fn among_mounts(bed: &Bed, script: &str) -> support::Said {
+    let tried = Command::new("unshare").args(["-rm", "true"]).output().expect("util-linux has `unshare`");
+    assert!(tried.status.success(), "a mount namespace is needed: {}", String::from_utf8_lossy(&tried.stderr));
+    let mut command = Command::new("unshare");
+    command.args(["-rm", "bash", "-c", script]).current_dir(bed.dir.path()).env("T", env!("CARGO_BIN_EXE_onceflow"));
+    command.env_remove("RUST_BACKTRACE").env_remove("ONCEFLOW_STORE");
+    bed.said(command.output().expect("a shell"))
 }
 
 #[test]
@@ -302,7 +298,7 @@ fn a_store_that_cannot_be_written_is_said_to_be_and_left_alone() {
     let before = bed.store();
     let script = "mount --bind .onceflow .onceflow && mount -o remount,bind,ro .onceflow
         $T run copy.yaml -i text=in.txt --key other; echo exit $? >&2; $T ls; echo exit $? >&2";
-    let Some(said) = among_mounts(&bed, script) else { return };
+    let said = among_mounts(&bed, script);
     said.expect(expect![[r#"
         -- stderr
         error[OF0408]: cannot lock [dir]/.onceflow: Read-only file system (os error 30)
@@ -333,7 +329,7 @@ outputs: { y: b.y }
     let script = "mount -t tmpfs -o size=1m none disk; export ONCEFLOW_STORE=disk/store
         $T run fill.yaml; echo exit $? >&2; $T fsck -q > fsck; echo exit $? >&2; rm disk/ballast; ln -s /dev/full disk/ballast
         $T run fill.yaml; echo exit $? >&2; $T fsck -q > fsck";
-    let Some(said) = among_mounts(&bed, script) else { return };
+    let said = among_mounts(&bed, script);
     said.expect(expect![[r#"
         -- stdout
         {"y":"10000"}
@@ -378,7 +374,7 @@ outputs: { n: size(a.x) }
         $T run many.yaml -q -i n=@n.json; echo exit $? >&2; $T fsck -q > fsck; echo exit $? >&2
         mount -o remount,size=50m disk
         $T run many.yaml -q -i n=@n.json; echo exit $? >&2; $T fsck -q > fsck";
-    let Some(said) = among_mounts(&bed, script) else { return };
+    let said = among_mounts(&bed, script);
     said.expect(expect![[r#"
         -- stdout
         {"n":200}
@@ -401,7 +397,7 @@ fn a_disk_without_room_for_a_store_is_said_to_be() {
     let script = "mount -t tmpfs -o size=40k none disk; export ONCEFLOW_STORE=disk/store
         $T run copy.yaml -i text=in.txt; echo exit $? >&2; mount -o remount,size=50m disk
         $T run copy.yaml -i text=in.txt; echo exit $? >&2; $T fsck -q > fsck";
-    let Some(said) = among_mounts(&bed, script) else { return };
+    let said = among_mounts(&bed, script);
     said.expect(expect![[r#"
         -- stdout
         {"copy":"results/copy.txt"}

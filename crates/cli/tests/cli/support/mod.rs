@@ -133,6 +133,16 @@ impl Gate {
     }
 }
 
+/// Makes a command that runs ours on a terminal of so many columns; stdout has what the terminal is sent.
+pub(crate) fn on_terminal(bed: &Bed, columns: usize, words: &str) -> Command {
+    let onceflow = env!("CARGO_BIN_EXE_onceflow");
+    let shell = format!("stty cols {columns} rows 20; exec '{onceflow}' {words}");
+    let mut command = Command::new("script");
+    command.args(["-qec", &shell, "/dev/null"]).current_dir(bed.dir.path()).stdin(Stdio::null());
+    command.env("TERM", "xterm").env("SHELL", "/bin/sh").env("XDG_CONFIG_HOME", bed.path("config"));
+    command
+}
+
 /// Reads until a line contains this word; returns all lines.
 pub(crate) fn until_line(from: &mut (impl Read + ?Sized), word: &str) -> String {
     let mut all = String::new();

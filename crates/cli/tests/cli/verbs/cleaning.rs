@@ -1,9 +1,12 @@
 //! Nothing is left behind: replaced values are deleted, removed runs are deleted, and the cost of that does not grow.
 
-use super::{support::Bed, three};
+use super::{
+    support::{Bed, on_terminal, until_line},
+    three,
+};
 use expect_test::expect;
 use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
-use std::{fs, mem::MaybeUninit};
+use std::{fs, io::Write, mem::MaybeUninit, process::Stdio};
 
 /// The size of a large file.
 const LARGE: u64 = 2_000_000;
@@ -80,6 +83,26 @@ fn a_run_that_has_not_ended_is_removed_by_force_only() {
     let said = bed.run(&["rm", "sum", "--force", "--json"]).ends(0);
     assert_eq!(said.json()["removed"], true, "{}", said.all());
     assert_eq!(bed.run(&["ls", "--json"]).ends(0).json(), serde_json::json!([]));
+}
+
+/// A person reads the question and answers it minutes later; by then the key may be another run's.
+#[test]
+fn rm_refuses_to_remove_another_run_than_the_one_it_asked_about() {
+    let bed = Bed::new();
+    large(&bed);
+    bed.run(&["run", "large.yaml", "-i", "a=0"]).ends(0);
+    let mut asked =
+        on_terminal(&bed, 80, "rm large").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+    let told = asked.stdout.as_mut().expect("it is read");
+    until_line(told, "Type `yes` to go on");
+    bed.run(&["run", "large.yaml", "-i", "a=1"]).ends(0);
+    asked.stdin.as_mut().expect("it is written").write_all(b"yes\n").expect("an answer");
+    let said = bed.end(asked);
+    let refusal = "error[OF0414]: run `large` has changed since it was looked at";
+    assert!(said.code == 1 && said.stdout.contains(refusal), "{}", said.all());
+    let runs = bed.run(&["ls", "--json"]).ends(0).json();
+    assert_eq!((&runs[0]["key"], &runs[0]["status"]), (&"large".into(), &"done".into()), "{runs}");
+    bed.run(&["fsck", "--at-rest"]).ends(0);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Reports on a run are true: after kills, at any size, for steps that are one node for the engine, and whatever steps
 //! write and keys contain.
 
-use super::support::{Bed, until_line};
+use super::support::{Bed, on_terminal, until_line};
 use expect_test::expect;
 use std::{fs, os::unix::ffi::OsStrExt};
 
@@ -185,16 +185,6 @@ fn check_says_which_inputs_the_command_needs() {
     "#]]);
 }
 
-/// Returns the bytes that a command sends to a terminal of so many columns.
-fn on_terminal(bed: &Bed, columns: usize, words: &str) -> String {
-    let onceflow = env!("CARGO_BIN_EXE_onceflow");
-    let shell = format!("stty cols {columns} rows 20; exec '{onceflow}' {words}");
-    let mut command = std::process::Command::new("script");
-    command.args(["-qec", &shell, "/dev/null"]).current_dir(bed.dir.path()).stdin(std::process::Stdio::null());
-    command.env("TERM", "xterm").env("SHELL", "/bin/sh").env("XDG_CONFIG_HOME", bed.path("config"));
-    String::from_utf8_lossy(&command.output().expect("util-linux has `script`").stdout).into_owned()
-}
-
 /// Returns the rows that were drawn, without colours and other escape sequences.
 fn rows(sent: &str) -> Vec<String> {
     let mut plain = String::new();
@@ -219,7 +209,8 @@ fn rows_of_the_live_view_fit_the_terminal_and_count_elements() {
          out: { v: y.v }\noutputs: { v: a_step_with_a_long_name.v }\n",
     );
     for columns in [24, 44, 80] {
-        let sent = on_terminal(&bed, columns, "run f.yaml -i n='[1,2,3,4,5]' --new --color never");
+        let run = on_terminal(&bed, columns, "run f.yaml -i n='[1,2,3,4,5]' --new --color never").output();
+        let sent = String::from_utf8_lossy(&run.expect("util-linux has `script`").stdout).into_owned();
         let drawn = rows(&sent);
         let bars: Vec<_> = drawn.iter().filter(|row| row.starts_with("a_step")).collect();
         assert!(bars.iter().any(|row| row.contains("5/5")), "five elements, of two steps each: {drawn:?}");
