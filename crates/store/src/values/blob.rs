@@ -14,10 +14,9 @@
 //! An object's name is made from a fence and never used again, so deleting it twice deletes nothing else.
 
 use super::{
-    Content, EdgeName, Error, Tried, Value, ValueChange, ValueId, Values,
+    Content, Error, Tried, Value, ValueChange, ValueId, Values,
     hold::Hold,
     limits,
-    reclaim::{Reclaimed, Round},
     whole::{broken, wanted},
 };
 use crate::{
@@ -25,16 +24,15 @@ use crate::{
     records::{Scan, commit_durably},
 };
 use futures_util::{StreamExt, TryStreamExt};
-use onceflow_core::{Batch, Fence, Name, Row, Timestamp, payload::Stored};
+use onceflow_core::{Batch, Fence, Name, Row, payload::Stored};
 use std::{
-    collections::{BTreeMap, BTreeSet},
     ops::Range,
     path::Path,
     sync::{Arc, atomic::Ordering::SeqCst},
 };
 
 /// Objects looked at by one batch.
-const OBJECTS_MAX: usize = 64;
+pub(super) const OBJECTS_MAX: usize = 64;
 
 /// An object that is stored, and that no value names yet. [`Upload::change`] puts the blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,69 +178,6 @@ impl Values {
         Ok(name)
     }
 
-    /// Deletes objects that nothing names, or finds uploads that were abandoned; `None` if there are neither.
-    pub(super) async fn unlink(
-        &self,
-        done: &mut Reclaimed,
-        touch_max: usize,
-        next: &mut Option<Timestamp>,
-    ) -> Result<Option<Round>, Error> {
-        let Some(blobs) = &self.blobs else { return Ok(None) };
-        let unlink = self.page(&self.keys.unlink, touch_max.min(OBJECTS_MAX)).await?;
-        if unlink.rows.is_empty() {
-            return self.abandon(next).await;
-        }
-        // The rows read must outlive a crash before an object is deleted because of them.
-        if crate::seams::waits_before_unlink() {
-            self.records.durable(self.records.position()).await?;
-        }
-        let mut batch = Batch::new(self.shard);
-        for (name, _) in &unlink.rows {
-            if let Some(object) = object(name) {
-                blobs.delete(object).await?;
-            }
-            batch.delete(self.keys.unlink.key(name));
-        }
-        Ok(Some(match self.try_commit(batch).await? {
-            Tried::Applied(_) => {
-                done.objects_unlinked += unlink.rows.len() as u64;
-                Round::Did(unlink.rows.len())
-            }
-            Tried::Refused(_) | Tried::Unknown(_) => Round::Again,
-        }))
-    }
-
-    /// Queues the objects of uploads for deletion whose writer has ended or whose time is over, and releases what dead
-    /// writers had put ahead of a batch.
-    async fn abandon(&self, next: &mut Option<Timestamp>) -> Result<Option<Round>, Error> {
-        let mut dead = Dead { blobs: self.blobs()?, known: BTreeMap::new() };
-        if dead.blobs.knows_writers() && self.let_go_of_the_dead(&mut dead).await? {
-            return Ok(Some(Round::Did(0)));
-        }
-        let uploads = self.all_rows(&self.keys.uploads).await?;
-        if uploads.is_empty() {
-            return Ok(None);
-        }
-        let now = self.records.now().await?;
-        let mut batch = Batch::new(self.shard);
-        for (name, row) in uploads {
-            let deadline = Timestamp::from_sortable(&row).unwrap_or(Timestamp::ZERO);
-            let writer = object(&name).map(ObjectName::made_by);
-            if deadline > now && !dead.wrote(writer).await? {
-                *next = Some(next.unwrap_or(Timestamp::NEVER).min(deadline));
-            } else if batch.requires.len() < OBJECTS_MAX {
-                self.abandon_upload(&mut batch, &name, row);
-            }
-        }
-        if batch.ops.is_empty() {
-            return Ok(None);
-        }
-        Ok(Some(match self.try_commit(batch).await? {
-            Tried::Applied(_) => Round::Did(0),
-            Tried::Refused(_) | Tried::Unknown(_) => Round::Again,
-        }))
-    }
-
     /// The incarnation of this writer: its objects, and its leases on values put ahead, are named by it.
     pub fn writer(&self) -> u128 {
         self.fences.incarnation()
@@ -269,51 +204,11 @@ impl Values {
         }
     }
 
-    fn abandon_upload(&self, batch: &mut Batch, name: &Name, row: Row) {
+    /// Queues the object of an upload for deletion.
+    pub(super) fn abandon_upload(&self, batch: &mut Batch, name: &Name, row: Row) {
         let key = self.keys.uploads.key(name);
         batch.require_equals(key.clone(), row).delete(key);
         batch.put(self.keys.unlink.key(name), Row::default());
-    }
-
-    /// Clears the holds of dead writers. Returns true if there were any.
-    async fn let_go_of_the_dead(&self, dead: &mut Dead<'_>) -> Result<bool, Error> {
-        let mut writers = BTreeSet::new();
-        let mut after = None;
-        loop {
-            let scan = Scan::of(self.keys.edges.clone(), OBJECTS_MAX).prefix(Hold::row_prefix()).after(after);
-            let page = self.records.scan(self.shard, scan).await?;
-            after = page.rows.last().map(|(name, _)| name.clone());
-            let named = page.rows.iter().filter_map(|(name, _)| EdgeName::from_row_name(name.as_bytes()));
-            writers.extend(named.filter_map(|edge| Hold::writer(&edge)));
-            if !page.more {
-                break;
-            }
-        }
-        let mut cleared = 0;
-        for writer in writers {
-            if dead.wrote(Some(writer)).await? {
-                cleared += self.clear_roots(&Hold::prefix_of(writer), |_| true).await?;
-            }
-        }
-        Ok(cleared > 0)
-    }
-}
-
-/// The writers that have ended, each looked up once.
-struct Dead<'a> {
-    blobs: &'a Arc<dyn Blobs>,
-    known: BTreeMap<u128, bool>,
-}
-
-impl Dead<'_> {
-    async fn wrote(&mut self, writer: Option<u128>) -> Result<bool, Error> {
-        let Some(writer) = writer else { return Ok(false) };
-        if let Some(known) = self.known.get(&writer) {
-            return Ok(*known);
-        }
-        let ended = self.blobs.has_ended(writer).await?;
-        self.known.insert(writer, ended);
-        Ok(ended)
     }
 }
 

@@ -21,6 +21,7 @@ use super::{Error, ValueId, Values, limits};
 use crate::records::Position;
 use deep::Deep;
 use read::Snapshot;
+use repair::Repair;
 use std::fmt;
 
 /// The two modes of [`Values::fsck`].
@@ -98,7 +99,7 @@ impl Values {
     /// [`Contended`](Error::Contended) if there is something to repair, and the store was never at rest for as long as
     /// it takes to read it. Earlier repairs stay.
     pub async fn fsck(&self, mode: Mode) -> Result<Report, Error> {
-        self.fsck_knowing(mode, &Deep::default()).await
+        Check { values: self, deep: Deep::default() }.run(mode).await
     }
 
     /// As [`Values::fsck`], after reading every object that a value names and comparing it with its digest, also those
@@ -107,34 +108,54 @@ impl Values {
     /// # Errors
     /// As [`Values::fsck`].
     pub async fn fsck_deep(&self, mode: Mode) -> Result<Report, Error> {
-        let deep = self.read_objects().await?;
-        self.fsck_knowing(mode, &deep).await
+        Check { values: self, deep: Deep::read(self).await? }.run(mode).await
     }
 
-    async fn fsck_knowing(&self, mode: Mode, deep: &Deep) -> Result<Report, Error> {
+    /// Counts the rows of each group, leaving out empty groups. After everything was released there are none.
+    pub async fn rows(&self) -> Result<Vec<(String, usize)>, Error> {
+        let mut counts = Vec::new();
+        for group in self.keys.all() {
+            let rows = self.all_rows(group).await?.len();
+            if rows > 0 {
+                counts.push((String::from_utf8_lossy(group.id()).into_owned(), rows));
+            }
+        }
+        Ok(counts)
+    }
+}
+
+/// One call of [`Values::fsck`]: reads and judges, and repairs until nothing is found.
+struct Check<'a> {
+    values: &'a Values,
+    /// The result of reading the objects; empty if only their lengths are compared.
+    deep: Deep,
+}
+
+impl Check<'_> {
+    async fn run(&self, mode: Mode) -> Result<Report, Error> {
         /// One repair may uncover findings that it hid: a lost value the counts of its references, those their queue.
         const PASSES_MAX: usize = 16;
         if mode == Mode::Check {
-            return Ok(Report { digests: deep.read, ..self.look(deep).await?.0 });
+            return Ok(Report { digests: self.deep.objects_read, ..self.look().await?.0 });
         }
-        let (mut first, mut snapshot) = self.look_at_rest(deep).await?;
-        first.digests = deep.read;
+        let (mut first, mut snapshot) = self.look_at_rest().await?;
+        first.digests = self.deep.objects_read;
         let mut latest = first.clone();
         for _ in 0..PASSES_MAX {
             if latest.is_clean() {
                 break;
             }
-            self.repair(&latest, &snapshot).await?;
-            (latest, snapshot) = self.look_at_rest(deep).await?;
+            Repair { values: self.values, judged: &snapshot }.run(&latest).await?;
+            (latest, snapshot) = self.look_at_rest().await?;
         }
-        self.records.durable(self.records.position()).await?;
+        self.values.records.durable(self.values.records.position()).await?;
         Ok(Report { left: Some(latest.findings().cloned().collect()), ..first })
     }
 
     /// Reads until nothing changed meanwhile, or nothing is found.
-    async fn look_at_rest(&self, deep: &Deep) -> Result<(Report, Snapshot), Error> {
+    async fn look_at_rest(&self) -> Result<(Report, Snapshot), Error> {
         for _ in 0..limits::LOOKS_MAX {
-            let (report, snapshot) = self.look(deep).await?;
+            let (report, snapshot) = self.look().await?;
             if report.exact || report.is_clean() {
                 return Ok((report, snapshot));
             }
@@ -145,16 +166,16 @@ impl Values {
     /// Reads everything; again if something may have changed meanwhile. Then it reports only problems seen in every
     /// reading: a row that is about to change looks wrong once, and one that changes all the time looks wrong now and
     /// then.
-    async fn look(&self, deep: &Deep) -> Result<(Report, Snapshot), Error> {
+    async fn look(&self) -> Result<(Report, Snapshot), Error> {
         let before = self.fresh_position().await?;
-        let mut snapshot = self.snapshot(deep).await?;
+        let mut snapshot = self.snapshot().await?;
         let mut report = judge::judge(&snapshot);
         if self.observes_remote_commits() && self.fresh_position().await? == before {
             return Ok((Report { exact: true, ..report }, snapshot));
         }
         for _ in 0..limits::READINGS_MAX {
             let before = self.fresh_position().await?;
-            let next = self.snapshot(deep).await?;
+            let next = self.snapshot().await?;
             let mut later = judge::judge(&next);
             let exact = match self.observes_remote_commits() {
                 true => self.fresh_position().await? == before,
@@ -173,25 +194,13 @@ impl Values {
 
     /// The store's position rises when other processes commit, at the latest with the next answer.
     fn observes_remote_commits(&self) -> bool {
-        self.records.server().is_none()
+        self.values.records.server().is_none()
     }
 
     /// Returns the store's position now. A guest knows only that of the last answer it got, so it sends a request
     /// first.
     async fn fresh_position(&self) -> Result<Position, Error> {
-        self.records.now().await?;
-        Ok(self.records.position())
-    }
-
-    /// Counts the rows of each group, leaving out empty groups. After everything was released there are none.
-    pub async fn rows(&self) -> Result<Vec<(String, usize)>, Error> {
-        let mut counts = Vec::new();
-        for group in self.keys.all() {
-            let rows = self.all_rows(group).await?.len();
-            if rows > 0 {
-                counts.push((String::from_utf8_lossy(group.id()).into_owned(), rows));
-            }
-        }
-        Ok(counts)
+        self.values.records.now().await?;
+        Ok(self.values.records.position())
     }
 }

@@ -6,6 +6,7 @@
 //! of a value that do not fit into one batch are recorded as a debt, which counts as much as the references did.
 
 mod expire;
+mod objects;
 mod run;
 mod sweep;
 mod there;
@@ -14,10 +15,10 @@ mod witness;
 
 pub(super) use witness::Witness;
 
-use super::{Error, Values, limits};
+use super::{Error, Tried, Values, limits};
 use crate::records::{Page, Scan, ServerRecords};
 use futures_util::future::try_join;
-use onceflow_core::{Group, Timestamp};
+use onceflow_core::{Batch, Group, Timestamp};
 use turn::Seen;
 
 /// The work done by a call of [`Values::reclaim`].
@@ -38,7 +39,7 @@ pub struct Reclaimed {
 }
 
 /// The result of a round.
-pub(super) enum Round {
+enum Round {
     /// So many values, edges and decrements were touched.
     Did(usize),
     /// Another caller was faster, or the answer was lost: read again.
@@ -51,43 +52,60 @@ impl Values {
     /// Expires due leases, pays debts and sweeps unreferenced values, touching at most about `budget` values. Safe to
     /// call from anywhere, any number at a time, and to stop at any await.
     pub async fn reclaim(&self, budget: usize) -> Result<Reclaimed, Error> {
-        let mut done = Reclaimed::default();
-        let mut left = budget.max(1);
-        let mut overtaken = 0;
-        let mut known = None;
-        let server = self.sweeping_server(left);
-        let mut there = server.is_some();
-        while left > 0 {
+        ReclaimCall { values: self, done: Reclaimed::default(), left: budget.max(1), known: None }.run().await
+    }
+
+    /// The time for deadlines of days: the store's clock, unless it jumped ahead and has not stayed there for long, as a clock
+    /// that was set wrong does.
+    pub async fn trusted_now(&self) -> Result<Timestamp, Error> {
+        let known = self.row(self.keys.witness()).await?.as_deref().and_then(Witness::from_row);
+        Ok(self.witness(known).now(self.records.now().await?))
+    }
+
+    /// The time the store believes now.
+    fn witness(&self, known: Option<Witness>) -> Witness {
+        Witness::look(known, self.world.clock(), self.world.uptime())
+    }
+}
+
+/// One call of [`Values::reclaim`]: rounds until the budget is used up or there is nothing to do.
+struct ReclaimCall<'a> {
+    values: &'a Values,
+    done: Reclaimed,
+    /// The values, edges and decrements that may still be touched.
+    left: usize,
+    /// The state left by the previous batch, if that was ours and swept something: then the sweeper's row need not be
+    /// read, and leases were checked just before.
+    known: Option<turn::Known>,
+}
+
+impl ReclaimCall<'_> {
+    async fn run(mut self) -> Result<Reclaimed, Error> {
+        let server = self.sweeping_server();
+        let (mut overtaken, mut there) = (0, server.is_some());
+        while self.left > 0 {
             // Small batches are overtaken less often, and the smallest only by a change of that very value.
-            let round_max = left.min((self.reclaim_ops() >> overtaken.min(16)).max(1));
+            let touch_max = self.left.min((self.ops_max() >> overtaken.min(16)).max(1));
             let round = match server.filter(|_| std::mem::replace(&mut there, true)) {
-                Some(server) => {
-                    known = None;
-                    self.round_there(server, &mut done, left, &mut there).await?
-                }
-                None => self.round(&mut done, round_max, &mut known).await?,
+                Some(server) => self.round_there(server, &mut there).await?,
+                None => self.round(touch_max).await?,
             };
             match round {
-                Round::Did(touched) => (left, overtaken) = (left.saturating_sub(touched), 0),
+                Round::Did(touched) => (self.left, overtaken) = (self.left.saturating_sub(touched), 0),
                 Round::Again if overtaken == limits::TRIES_MAX => return Err(Error::Contended(overtaken)),
                 Round::Again => overtaken += 1,
-                Round::Idle(next_deadline) => return Ok(Reclaimed { next_deadline, ..done }),
+                Round::Idle(next_deadline) => return Ok(Reclaimed { next_deadline, ..self.done }),
             }
         }
-        Ok(Reclaimed { more: true, ..done })
+        Ok(Reclaimed { more: true, ..self.done })
     }
 
     /// Sweeps on the server, if there is a turn to take. `there` is cleared when the next round must use a batch of this process,
     /// which looks at everything: the server found nothing to do, or something it cannot do.
-    async fn round_there(
-        &self,
-        server: &dyn ServerRecords,
-        done: &mut Reclaimed,
-        touch_max: usize,
-        there: &mut bool,
-    ) -> Result<Round, Error> {
+    async fn round_there(&mut self, server: &dyn ServerRecords, there: &mut bool) -> Result<Round, Error> {
+        self.known = None;
         let seen = self.seen_sweeper().await?;
-        let due = self.page(&self.keys.due, 1).await?;
+        let due = self.page(&self.values.keys.due, 1).await?;
         let next_deadline = match due.rows.is_empty() {
             true => None,
             false => match expire::look(&due.rows, seen.sweeper, self.now_for_leases(&seen).await?)? {
@@ -102,79 +120,70 @@ impl Values {
             *there = false;
             return Ok(Round::Did(0));
         };
-        let did = self.sweep_on_server(server, done, row, sweeper, next_deadline, touch_max).await?;
+        let did = self.sweep_on_server(server, row, sweeper, next_deadline).await?;
         *there &= !did.is_odd && !matches!(did.round, Round::Did(0));
         Ok(did.round)
     }
 
-    /// Commits at most one batch. `known` is the state left by the previous batch, if that was ours and swept something: then the
-    /// sweeper's row need not be read, and leases were checked just before.
-    async fn round(
-        &self,
-        done: &mut Reclaimed,
-        touch_max: usize,
-        known: &mut Option<turn::Known>,
-    ) -> Result<Round, Error> {
-        let is_known = known.is_some();
-        let turn::Known { seen, mut next_deadline } = match known.take() {
+    /// Commits at most one batch.
+    async fn round(&mut self, touch_max: usize) -> Result<Round, Error> {
+        let is_known = self.known.is_some();
+        let turn::Known { seen, mut next_deadline } = match self.known.take() {
             Some(known) => known,
             None => {
                 let seen = self.seen_sweeper().await?;
-                let due = self.page(&self.keys.due, touch_max.min(self.reclaim_ops() / expire::LEASE_OPS)).await?;
+                let due = self.page(&self.values.keys.due, touch_max.min(self.ops_max() / expire::LEASE_OPS)).await?;
                 let mut next_deadline = None;
                 if !due.rows.is_empty() {
                     match expire::look(&due.rows, seen.sweeper, self.now_for_leases(&seen).await?)? {
                         expire::Due::Later(deadline) => next_deadline = Some(deadline),
                         expire::Due::Grace { until } => return self.give_grace(&seen, until).await,
-                        expire::Due::Now(leases, now) => return self.expire(done, &seen, &leases, now).await,
+                        expire::Due::Now(leases, now) => return self.expire(&seen, &leases, now).await,
                     }
                 }
                 turn::Known { seen, next_deadline }
             }
         };
-        let zero = self.page(&self.keys.zero, touch_max.min(self.reclaim_ops() / sweep::CANDIDATE_OPS));
-        let (owed, zero) = try_join(self.page(&self.keys.owed, 1), zero).await?;
+        let keys = &self.values.keys;
+        let zero = self.page(&keys.zero, touch_max.min(self.ops_max() / sweep::CANDIDATE_OPS));
+        let (owed, zero) = try_join(self.page(&keys.owed, 1), zero).await?;
         if owed.rows.is_empty() && zero.rows.is_empty() {
             if is_known {
                 // Another round looks at everything before the sweeper rests.
                 return Ok(Round::Did(0));
             }
-            if let Some(round) = self.unlink(done, touch_max, &mut next_deadline).await? {
+            if let Some(round) = self.unlink(touch_max, &mut next_deadline).await? {
                 return Ok(round);
             }
             return self.rest(&seen, next_deadline).await;
         }
         let Some(sweeper) = seen.sweeper else { return self.take_first_turn(next_deadline).await };
-        let work = sweep::Work { owed, zero, touch_max, next_deadline };
-        self.sweep(done, seen, sweeper, work, known).await
+        self.sweep(seen, sweeper, sweep::Work { owed, zero, touch_max, next_deadline }).await
     }
 
     /// Operations a reclaiming batch is filled up to.
-    fn reclaim_ops(&self) -> usize {
-        self.records.batch_limits().ops_hint - limits::RECLAIM_OPS_SPARE
+    fn ops_max(&self) -> usize {
+        self.values.records.batch_limits().ops_hint - limits::RECLAIM_OPS_SPARE
     }
 
     /// The store's clock, which alone decides when a lease ends, as far as it can be trusted.
     async fn now_for_leases(&self, seen: &Seen) -> Result<Timestamp, Error> {
         if !crate::seams::ends_leases_by_store_clock() {
-            return Ok(self.world.clock());
+            return Ok(self.values.world.clock());
         }
-        Ok(self.witness(seen.witness).now(self.records.now().await?))
+        Ok(self.values.witness(seen.witness).now(self.values.records.now().await?))
     }
 
-    /// The time the store believes now.
-    fn witness(&self, known: Option<Witness>) -> Witness {
-        Witness::look(known, self.world.clock(), self.world.uptime())
+    async fn page(&self, group: &Group, limit: usize) -> Result<Page, Error> {
+        Ok(self.values.records.scan(self.values.shard, Scan::of(group.clone(), limit)).await?)
     }
 
-    /// The time for deadlines of days: the store's clock, unless it jumped ahead and has not stayed there for long, as a clock
-    /// that was set wrong does.
-    pub async fn trusted_now(&self) -> Result<Timestamp, Error> {
-        let known = self.row(self.keys.witness()).await?.as_deref().and_then(Witness::from_row);
-        Ok(self.witness(known).now(self.records.now().await?))
-    }
-
-    pub(super) async fn page(&self, group: &Group, limit: usize) -> Result<Page, Error> {
-        Ok(self.records.scan(self.shard, Scan::of(group.clone(), limit)).await?)
+    /// Commits the batch of a round that touched so much. A batch that was refused changed nothing, and after a lost
+    /// answer the next round reads what is there.
+    async fn commit(&self, batch: Batch, did: Round) -> Result<Round, Error> {
+        Ok(match self.values.try_commit(batch).await? {
+            Tried::Applied(_) => did,
+            Tried::Refused(_) | Tried::Unknown(_) => Round::Again,
+        })
     }
 }

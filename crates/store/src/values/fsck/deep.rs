@@ -10,22 +10,23 @@ use std::collections::BTreeMap;
 /// The result of reading the objects. An object is never written to again, so this stays true while it exists.
 #[derive(Default)]
 pub(super) struct Deep {
-    /// Objects that were read.
-    pub(super) read: usize,
+    /// Number of objects that were read.
+    pub(super) objects_read: usize,
     /// Objects that do not have the expected content, and the symptom.
     pub(super) wrong: BTreeMap<ObjectName, String>,
 }
 
-impl Values {
-    pub(super) async fn read_objects(&self) -> Result<Deep, Error> {
+impl Deep {
+    /// Reads every object that a value names.
+    pub(super) async fn read(values: &Values) -> Result<Self, Error> {
         let mut deep = Deep::default();
-        let Some(blobs) = &self.blobs else { return Ok(deep) };
-        for (name, row) in self.all_rows(&self.keys.values).await? {
+        let Some(blobs) = &values.blobs else { return Ok(deep) };
+        for (name, row) in values.all_rows(&values.keys.values).await? {
             let Some(id) = ValueId::checked(name.as_bytes()) else { continue };
             let Some(Content::Object { name, len }) = Head::read(&row).and_then(|head| head.content()) else {
                 continue;
             };
-            deep.read += 1;
+            deep.objects_read += 1;
             match content::verify(&**blobs, name, wanted(&id, len)?).await {
                 Ok(()) => {}
                 Err(error) if error.is_damage() => drop(deep.wrong.insert(name, error.to_string())),

@@ -7,7 +7,7 @@ use super::super::{
     reclaim::Witness,
     stored::{Debt, Edge, Seal, Standing, Sweeper},
 };
-use super::deep::Deep;
+use super::Check;
 use crate::{
     blobs::{ObjectName, State},
     records::walk,
@@ -54,9 +54,11 @@ impl Values {
             }
         }
     }
+}
 
+impl Check<'_> {
     async fn all_objects(&self) -> Result<Option<BTreeMap<ObjectName, State>>, Error> {
-        let Some(blobs) = &self.blobs else { return Ok(None) };
+        let Some(blobs) = &self.values.blobs else { return Ok(None) };
         let mut objects = BTreeMap::new();
         loop {
             let page = blobs.list(objects.keys().next_back().copied(), limits::LIST_OBJECTS_MAX).await?;
@@ -67,13 +69,13 @@ impl Values {
         }
     }
 
-    pub(super) async fn snapshot(&self, deep: &Deep) -> Result<Snapshot, Error> {
+    pub(super) async fn snapshot(&self) -> Result<Snapshot, Error> {
         // Objects before rows: an object is there only after a row says so.
         let objects = self.all_objects().await?;
-        let mut snapshot = Snapshot { objects, wrong: deep.wrong.clone(), ..Snapshot::default() };
-        for group in self.keys.all() {
-            for (name, row) in self.all_rows(group).await? {
-                if snapshot.take(&self.keys, group, &name, &row).is_none() {
+        let mut snapshot = Snapshot { objects, wrong: self.deep.wrong.clone(), ..Snapshot::default() };
+        for group in self.values.keys.all() {
+            for (name, row) in self.values.all_rows(group).await? {
+                if snapshot.take(&self.values.keys, group, &name, &row).is_none() {
                     snapshot.unreadable.push((group.key(&name), row));
                 }
             }

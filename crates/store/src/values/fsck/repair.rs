@@ -15,30 +15,37 @@ use crate::{
 };
 use onceflow_core::{Batch, Key, Name, Row, Timestamp, row::counter};
 
-impl Values {
-    /// Runs one pass. Rows changed by other writers meanwhile are left for the next.
-    pub(super) async fn repair(&self, report: &Report, judged: &Snapshot) -> Result<(), Error> {
+/// One pass over the findings of a report.
+pub(super) struct Repair<'a> {
+    pub(super) values: &'a Values,
+    /// The rows on which the report rests.
+    pub(super) judged: &'a Snapshot,
+}
+
+impl Repair<'_> {
+    /// Runs the pass. Rows changed by other writers meanwhile are left for the next.
+    pub(super) async fn run(&self, report: &Report) -> Result<(), Error> {
         let truth_is_broken = report.findings().any(Finding::is_about_truth);
         for finding in report.findings().filter(|finding| finding.is_about_truth() == truth_is_broken) {
-            let Some(batch) = self.remedy(finding, judged).await? else { continue };
+            let Some(batch) = self.remedy(finding).await? else { continue };
             tracing::warn!(%finding, "repairing");
-            match self.try_commit(batch).await? {
+            match self.values.try_commit(batch).await? {
                 Tried::Applied(_) | Tried::Refused(_) | Tried::Unknown(_) => {}
             }
         }
         Ok(())
     }
 
-    async fn remedy(&self, finding: &Finding, judged: &Snapshot) -> Result<Option<Batch>, Error> {
-        let keys = &self.keys;
-        let seen = self.row(keys.sweeper()).await?;
+    async fn remedy(&self, finding: &Finding) -> Result<Option<Batch>, Error> {
+        let Repair { values: Values { keys, fences, shard, .. }, judged } = self;
+        let seen = self.values.row(keys.sweeper()).await?;
         let old = seen.as_deref().and_then(Sweeper::from_row);
         let sweeper = Sweeper {
-            turn: self.fences.next(),
+            turn: fences.next(),
             back_by: old.map_or(Timestamp::NEVER, |old| old.back_by),
             grace_until: old.map_or(Timestamp::ZERO, |old| old.grace_until),
         };
-        let mut batch = Batch::new(self.shard);
+        let mut batch = Batch::new(*shard);
         batch.require_seen(keys.sweeper(), seen);
         let value = |id: &ValueId| (keys.value(id), judged.values.get(id).cloned());
         let edge = |name: &EdgeName| {
@@ -49,18 +56,18 @@ impl Values {
         let release = |prefix: &Name| keys.owed.key(Debt::release_name(prefix));
         match finding {
             Finding::Damaged(id) | Finding::Cycle(id) | Finding::Missing(id) | Finding::Elements { list: id, .. } => {
-                if !self.give_up(&mut batch, id, judged, sweeper) {
+                if !self.give_up(&mut batch, id, sweeper) {
                     return Ok(None);
                 }
             }
             Finding::NoObject(id, object) => {
-                if !self.is_gone(*object).await? || !self.give_up(&mut batch, id, judged, sweeper) {
+                if !self.is_gone(*object).await? || !self.give_up(&mut batch, id, sweeper) {
                     return Ok(None);
                 }
             }
             // The value is broken as long as its row names the object that was judged.
             Finding::WrongObject { id, .. } => {
-                if !self.give_up(&mut batch, id, judged, sweeper) {
+                if !self.give_up(&mut batch, id, sweeper) {
                     return Ok(None);
                 }
             }
@@ -115,7 +122,7 @@ impl Values {
     /// The object is missing, asked again: it may have been stored after the objects were listed. An unanswered request
     /// proves nothing.
     async fn is_gone(&self, object: blobs::ObjectName) -> Result<bool, Error> {
-        match self.blobs()?.size(object).await {
+        match self.values.blobs()?.size(object).await {
             Ok(_) => Ok(false),
             Err(blobs::Error::Missing { .. }) => Ok(true),
             Err(error) => Err(error.into()),
@@ -124,9 +131,9 @@ impl Values {
 
     /// Puts a placeholder in a value's place. The references of the value, if they can be read, become a debt; its
     /// elements or object are released. Returns true if there is anything to give up.
-    fn give_up(&self, batch: &mut Batch, id: &ValueId, judged: &Snapshot, sweeper: Sweeper) -> bool {
-        let keys = &self.keys;
-        let row = judged.values.get(id);
+    fn give_up(&self, batch: &mut Batch, id: &ValueId, sweeper: Sweeper) -> bool {
+        let keys = &self.values.keys;
+        let row = self.judged.values.get(id);
         batch.require_seen(keys.value(id), row.cloned()).put(keys.value(id), lost_row());
         let Some(head) = row.and_then(|row| Head::read(row)) else { return true };
         if head.is_lost() {

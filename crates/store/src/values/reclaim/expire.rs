@@ -4,9 +4,9 @@
 //! been as well. So if the sweeper comes back much later than scheduled, no lease ends for as long again, but for a day
 //! at most.
 
-use super::{Error, Reclaimed, Round, turn::Seen};
+use super::{Error, ReclaimCall, Round, turn::Seen};
 use crate::values::{
-    EdgeName, Tried, ValueId, Values,
+    EdgeName, ValueId,
     keys::read_due,
     limits,
     stored::{Edge, Sweeper},
@@ -47,20 +47,20 @@ pub(super) fn look(due: &[(Name, Row)], sweeper: Option<Sweeper>, now: Timestamp
     Ok(Due::Now(leases, now))
 }
 
-impl Values {
+impl ReclaimCall<'_> {
     pub(super) async fn expire(
-        &self,
-        done: &mut Reclaimed,
+        &mut self,
         seen: &Seen,
         leases: &[(Timestamp, EdgeName)],
         now: Timestamp,
     ) -> Result<Round, Error> {
-        let keys: Vec<_> = leases.iter().map(|(_, edge)| self.keys.edge(edge)).collect();
-        let rows = self.records.get(self.shard, &keys).await?;
+        let keys = &self.values.keys;
+        let edges: Vec<_> = leases.iter().map(|(_, edge)| keys.edge(edge)).collect();
+        let rows = self.values.records.get(self.values.shard, &edges).await?;
         let mut batch = self.batch_after(seen);
         let mut lowered: BTreeMap<ValueId, i64> = BTreeMap::new();
-        for (((deadline, name), key), row) in leases.iter().zip(keys).zip(rows) {
-            batch.delete(self.keys.due(*deadline, name));
+        for (((deadline, name), key), row) in leases.iter().zip(edges).zip(rows) {
+            batch.delete(keys.due(*deadline, name));
             let edge = row.as_deref().and_then(Edge::from_row);
             batch.require_seen(key.clone(), row);
             // An index row that does not fit its edge is an error that fsck would report; it ends no lease.
@@ -70,18 +70,16 @@ impl Values {
             }
         }
         for (id, by) in &lowered {
-            lower(&mut batch, &self.keys, id, *by);
+            lower(&mut batch, keys, id, *by);
         }
         let grace_until = seen.sweeper.map_or(Timestamp::ZERO, |sweeper| sweeper.grace_until);
-        let sweeper = Sweeper { turn: self.fences.next(), back_by: now, grace_until };
-        batch.put(self.keys.sweeper(), sweeper.to_row());
-        Ok(match self.try_commit(batch).await? {
-            Tried::Applied(_) => {
-                done.expired += lowered.values().map(|by| by.unsigned_abs()).sum::<u64>();
-                Round::Did(leases.len())
-            }
-            Tried::Refused(_) | Tried::Unknown(_) => Round::Again,
-        })
+        let sweeper = Sweeper { turn: self.values.fences.next(), back_by: now, grace_until };
+        batch.put(keys.sweeper(), sweeper.to_row());
+        let round = self.commit(batch, Round::Did(leases.len())).await?;
+        if let Round::Did(_) = round {
+            self.done.expired += lowered.values().map(|by| by.unsigned_abs()).sum::<u64>();
+        }
+        Ok(round)
     }
 }
 

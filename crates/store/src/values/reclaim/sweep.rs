@@ -6,13 +6,13 @@
 //! open when the batch is full become a debt.
 
 use super::{
-    Error, Reclaimed, Round,
+    Error, ReclaimCall, Round,
     turn::{Known, Seen},
 };
 use crate::{
     records::{Page, Scan},
     values::{
-        Tried, ValueId, Values, limits,
+        ValueId, Values, limits,
         stored::{Belongings, Debt, Head, Standing, Sweeper},
         update::lower,
     },
@@ -39,16 +39,10 @@ pub(super) struct Work {
     pub(super) next_deadline: Option<Timestamp>,
 }
 
-impl Values {
-    pub(super) async fn sweep(
-        &self,
-        done: &mut Reclaimed,
-        seen: Seen,
-        sweeper: Sweeper,
-        work: Work,
-        known: &mut Option<Known>,
-    ) -> Result<Round, Error> {
-        let turn = self.fences.next();
+impl ReclaimCall<'_> {
+    pub(super) async fn sweep(&mut self, seen: Seen, sweeper: Sweeper, work: Work) -> Result<Round, Error> {
+        let keys = &self.values.keys;
+        let turn = self.values.fences.next();
         let is_last = work.next_deadline.is_none() && !work.owed.more && !work.zero.more;
         let mut sweep = Sweep::new(self, self.batch_after(&seen), work.touch_max);
         if let Some((name, row)) = work.owed.rows.first() {
@@ -65,26 +59,24 @@ impl Values {
         let nothing_left = sweep.finish(turn);
         let mut left = None;
         match is_last && nothing_left {
-            true => sweep.batch.delete(self.keys.sweeper()).delete(self.keys.witness()),
+            true => sweep.batch.delete(keys.sweeper()).delete(keys.witness()),
             false => {
                 let back_by = work.next_deadline.unwrap_or(Timestamp::NEVER);
                 let sweeper = Sweeper { turn, back_by, ..sweeper };
                 let row = sweeper.to_row();
                 let seen = Seen { row: Some(row.clone()), sweeper: Some(sweeper), witness: seen.witness };
                 left = Some(Known { seen, next_deadline: work.next_deadline });
-                sweep.batch.put(self.keys.sweeper(), row)
+                sweep.batch.put(keys.sweeper(), row)
             }
         };
         let Sweep { batch, touched, swept, paid, .. } = sweep;
-        Ok(match self.try_commit(batch).await? {
-            Tried::Applied(_) => {
-                *known = left;
-                done.swept += swept;
-                done.paid += paid;
-                Round::Did(touched)
-            }
-            Tried::Refused(_) | Tried::Unknown(_) => Round::Again,
-        })
+        let round = self.commit(batch, Round::Did(touched)).await?;
+        if let Round::Did(_) = round {
+            self.known = left;
+            self.done.swept += swept;
+            self.done.paid += paid;
+        }
+        Ok(round)
     }
 }
 
@@ -109,12 +101,13 @@ struct Sweep<'a> {
 }
 
 impl<'a> Sweep<'a> {
-    fn new(values: &'a Values, batch: Batch, touch_max: usize) -> Self {
+    fn new(call: &ReclaimCall<'a>, batch: Batch, touch_max: usize) -> Self {
+        let room = call.ops_max();
         Sweep {
-            values,
+            values: call.values,
             batch,
-            room: values.reclaim_ops(),
-            open_max: limits::REFS_PER_VALUE_MAX.max(limits::OPEN_DECREMENTS_PER_OP * values.reclaim_ops()),
+            room,
+            open_max: limits::REFS_PER_VALUE_MAX.max(limits::OPEN_DECREMENTS_PER_OP * room),
             touched: 0,
             touch_max,
             open: Vec::new(),

@@ -2,7 +2,7 @@
 //! `sweep`, but on the server. Each call takes a turn and sets the next one, so calls under way follow each other, and
 //! when another sweeper comes between, the calls after it do nothing.
 
-use super::{Error, Reclaimed, Round, turn::Seen};
+use super::{Error, ReclaimCall, Round, turn::Seen};
 use crate::{
     records::{self, ServerRecords, SweepReport, SweepRequest},
     values::{
@@ -21,42 +21,42 @@ pub(super) struct There {
 }
 
 impl Values {
-    /// The server that sweeps by itself, if the budget suffices for one call, which looks at as many values as one value
-    /// can refer to.
-    pub(super) fn sweeping_server(&self, touch_max: usize) -> Option<&dyn ServerRecords> {
-        self.records.server().filter(|_| touch_max >= limits::REFS_PER_VALUE_MAX)
-    }
-
     /// Values and decrements that one call of the reclaim loop touches.
     pub fn reclaim_budget(&self) -> usize {
         if self.records.server().is_some() { limits::RECLAIM_THERE_BUDGET } else { limits::RECLAIM_BUDGET }
     }
+}
+
+impl<'a> ReclaimCall<'a> {
+    /// The server that sweeps by itself, if the budget suffices for one call, which looks at as many values as one value
+    /// can refer to.
+    pub(super) fn sweeping_server(&self) -> Option<&'a dyn ServerRecords> {
+        self.values.records.server().filter(|_| self.left >= limits::REFS_PER_VALUE_MAX)
+    }
 
     /// Calls until there is nothing left, the budget is used up, or another sweeper comes between.
     pub(super) async fn sweep_on_server(
-        &self,
+        &mut self,
         server: &dyn ServerRecords,
-        done: &mut Reclaimed,
         seen: &Row,
         sweeper: Sweeper,
         next_deadline: Option<Timestamp>,
-        touch_max: usize,
     ) -> Result<There, Error> {
         let (mut turn, mut calls) = (seen.clone(), FuturesOrdered::new());
         let (mut touched, mut is_odd, mut goes_on) = (0, false, true);
         loop {
             while goes_on && calls.len() < server.concurrent_sweeps() {
                 let ask = self.next_sweep_request(&mut turn, sweeper, next_deadline);
-                calls.push_back(server.sweep(self.shard, ask));
+                calls.push_back(server.sweep(self.values.shard, ask));
             }
             match calls.next().await {
                 None => return Ok(There { round: Round::Did(touched), is_odd }),
                 Some(Ok(Some(SweepReport { swept, paid, touched: some, more, odd }))) => {
-                    done.swept += swept;
-                    done.paid += paid;
+                    self.done.swept += swept;
+                    self.done.paid += paid;
                     touched += some;
                     is_odd |= odd;
-                    goes_on &= more && !odd && touched < touch_max;
+                    goes_on &= more && !odd && touched < self.left;
                 }
                 // After the last call that did something the turn stays, and another sweeper may take it.
                 Some(Ok(None)) if !goes_on => {}
@@ -71,9 +71,9 @@ impl Values {
 
     fn next_sweep_request(&self, turn: &mut Row, sweeper: Sweeper, next_deadline: Option<Timestamp>) -> SweepRequest {
         let back_by = next_deadline.unwrap_or(Timestamp::NEVER);
-        let next = Sweeper { turn: self.fences.next(), back_by, ..sweeper };
+        let next = Sweeper { turn: self.values.fences.next(), back_by, ..sweeper };
         let row = next.to_row();
-        let keys = &self.keys;
+        let keys = &self.values.keys;
         let groups = [&keys.values, &keys.counts, &keys.zero, &keys.owed].map(Clone::clone);
         let seen = std::mem::replace(turn, row.clone());
         SweepRequest { turn: (keys.sweeper(), seen, row), groups, debt: Debt::decrements_name(next.turn) }
