@@ -6,6 +6,7 @@
 //! unlocked; a process without a file has ended.
 
 use crate::fs::remove_if_there;
+use rustix::{fs::OFlags, io::Errno};
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, File, TryLockError},
@@ -69,13 +70,16 @@ impl LockDirectory {
     }
 }
 
-/// The process that made this file has ended: the file is unlocked, and is removed, or it is not there.
+/// The process that made this file has ended: the file is unlocked, and is removed, or it is not there. A link in its place
+/// was made by no process of ours, and is left alone.
 ///
 /// # Errors
 /// If the file cannot be opened or locked.
 pub fn has_ended(path: &Path) -> io::Result<bool> {
-    let file = match File::open(path) {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits();
+    let file = match File::options().read(true).custom_flags(flags.cast_signed()).open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
+        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => return Ok(true),
         file => file?,
     };
     match file.try_lock_shared() {

@@ -59,7 +59,7 @@ impl StoreDir {
         let dir = made.map_err(OpenError::io("open", dir))?;
         // Also for a guest, which would otherwise use whatever the owner has open.
         backend.refuse_other(&dir, EmbeddedBackend::found_in(&dir).map_err(OpenError::io("list", &dir))?)?;
-        let member = Member::join(&dir, || world.random()).map_err(OpenError::io("lock", &dir))?;
+        let member = Member::join(&dir, world.random()).map_err(OpenError::io("lock", &dir))?;
         Ok(StoreDir { dir, backend, world, member, held: Arc::default() })
     }
 }

@@ -1,72 +1,38 @@
-//! The processes that have a directory open, owner and guests: each holds the kernel's lock on a file of its own under
-//! `members/`. The kernel releases it when the process ends, however it ends. So a member lives exactly as long as its
-//! file exists and is locked, and a file that can be locked was left by a process that is gone.
+//! The processes that have a directory open, owner and guests: each has a lock file ([`alive`](crate::alive)) under
+//! `members/`. So a member lives exactly as long as its file exists and is locked, however its process ends.
 //!
 //! Only files of this user count: a lock of another user does not make a process count as living.
 
 use crate::{
-    fs::{make_private, make_private_directory, remove_if_there},
+    alive::{self, Alive},
+    fs::{make_private, make_private_directory},
     sync::{Mutex, lock},
 };
-use std::{
-    fs::{self, File, TryLockError},
-    io,
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
-    path::{Path, PathBuf},
-};
+use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
 
 /// Where the files are.
 pub(super) const NAME: &str = "members";
 
-/// How the name of a file ends that is not locked yet.
-const UNTIL_LOCKED: &str = ".new";
-
-/// How often another process may clear away a file between making and locking it.
-const TRIES_MAX: usize = 100;
-
 /// This process, as long as it has the directory open.
 pub(super) struct Member {
     pub(super) id: u128,
-    path: PathBuf,
-    file: Mutex<Option<File>>,
+    alive: Mutex<Option<Alive>>,
 }
 
 impl Member {
-    /// Becomes a member. `random` gives ids that nobody had before.
-    pub(super) fn join(dir: &Path, random: impl Fn() -> u128) -> io::Result<Self> {
+    /// Becomes a member under an id that nobody had before.
+    pub(super) fn join(dir: &Path, id: u128) -> io::Result<Self> {
         let members = dir.join(NAME);
         match members.is_dir() {
             true => make_private(&members)?,
             false => make_private_directory(&members)?,
         }
-        for _ in 0..TRIES_MAX {
-            let id = random();
-            let path = members.join(name(id));
-            let fresh = members.join(format!("{}{UNTIL_LOCKED}", name(id)));
-            let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&fresh)?;
-            // A process that removes the files of dead members may have been faster than we at either.
-            if file.try_lock().is_ok() && fs::rename(&fresh, &path).is_ok() && is_at(&file, &path) {
-                return Ok(Member { id, path, file: Mutex::new(Some(file)) });
-            }
-            remove_if_there(&fresh)?;
-        }
-        Err(io::Error::new(io::ErrorKind::ResourceBusy, "cannot lock a file of our own in `members`"))
+        Ok(Member { id, alive: Mutex::new(Some(Alive::begin(&members, &name(id))?)) })
     }
 
     /// Is no member any more: from now on, whatever this process has claimed is void.
     pub(super) fn leave(&self) {
-        if let Some(file) = lock(&self.file).take() {
-            if let Err(error) = remove_if_there(&self.path) {
-                tracing::debug!(%error, path = %self.path.display(), "left a file that the next owner removes");
-            }
-            drop(file);
-        }
-    }
-}
-
-impl Drop for Member {
-    fn drop(&mut self) {
-        self.leave();
+        drop(lock(&self.alive).take());
     }
 }
 
@@ -74,84 +40,53 @@ fn name(id: u128) -> String {
     format!("{id:032x}")
 }
 
-fn is_at(file: &File, path: &Path) -> bool {
-    match (file.metadata(), fs::symlink_metadata(path)) {
-        (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
-        _ => false,
-    }
-}
-
 /// The member is alive. The file of a dead one is removed.
 pub(super) fn is_alive(dir: &Path, id: u128) -> bool {
-    let path = dir.join(NAME).join(name(id));
-    match open_own(&path) {
-        Ok(Some(file)) => is_locked(&file, &path),
-        Ok(None) => false,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-        Err(error) => {
-            tracing::warn!(%error, path = %path.display(), "cannot look whether a process is gone; it counts as alive");
-            true
-        }
-    }
+    is_held(&dir.join(NAME).join(name(id)))
 }
 
-/// The members that live, but for one. What the others left is removed.
+/// The members that live, but for one. The files of dead ones are removed.
 pub(super) fn others(dir: &Path, me: u128) -> io::Result<Vec<u128>> {
-    let mut alive = Vec::new();
+    let mut living = Vec::new();
     for entry in fs::read_dir(dir.join(NAME))? {
         let entry = entry?;
         let file_name = entry.file_name();
         let Some(text) = file_name.to_str() else { continue };
         match u128::from_str_radix(text, 16) {
-            Ok(id) if text == name(id) => alive.extend((id != me && is_alive(dir, id)).then_some(id)),
-            // Killed between making its file and locking it.
-            _ if text.ends_with(UNTIL_LOCKED) => {
-                if let Ok(Some(file)) = open_own(&entry.path()) {
-                    is_locked(&file, &entry.path());
-                }
-            }
+            Ok(id) if text == name(id) => living.extend((id != me && is_held(&entry.path())).then_some(id)),
+            // Its process was killed between making the file and locking it.
+            _ if text.starts_with(alive::NEW) => drop(is_held(&entry.path())),
             _ => {}
         }
     }
-    Ok(alive)
+    Ok(living)
 }
 
-/// Opens a file if it is a plain one of this user.
-fn open_own(path: &Path) -> io::Result<Option<File>> {
-    let there = fs::symlink_metadata(path)?;
-    let members = path.parent().map(fs::metadata).transpose()?;
-    // The directory is ours: it was made, or opened, by this user, and nobody else may write to it.
-    if !there.is_file() || members.is_none_or(|members| members.uid() != there.uid()) {
-        return Ok(None);
-    }
-    File::options().read(true).write(true).open(path).map(Some)
+/// A process of this user holds the lock of a file. If none does, the file is removed.
+fn is_held(path: &Path) -> bool {
+    let held = is_own(path).and_then(|is_own| Ok(is_own && !alive::has_ended(path)?));
+    held.unwrap_or_else(|error| {
+        tracing::warn!(%error, path = %path.display(), "cannot look whether a process is gone; it counts as alive");
+        true
+    })
 }
 
-/// A process holds the lock; if none does, the file is removed.
-fn is_locked(file: &File, path: &Path) -> bool {
-    match file.try_lock() {
-        Ok(()) => {
-            if is_at(file, path)
-                && let Err(error) = remove_if_there(path)
-            {
-                tracing::debug!(%error, path = %path.display(), "cannot remove what a process left that is gone");
-            }
-            false
-        }
-        Err(TryLockError::WouldBlock) => true,
-        Err(TryLockError::Error(error)) => {
-            tracing::warn!(%error, path = %path.display(), "cannot look whether a process is gone; it counts as alive");
-            true
-        }
-    }
+/// The file is a plain one of the user who has the directory, to which nobody else may write.
+fn is_own(path: &Path) -> io::Result<bool> {
+    let (file, members) = match (fs::symlink_metadata(path), path.parent().map(fs::metadata).transpose()?) {
+        (Err(error), _) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        (file, members) => (file?, members),
+    };
+    Ok(file.is_file() && members.is_some_and(|members| members.uid() == file.uid()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
 
     fn join(dir: &Path, id: u128) -> Member {
-        Member::join(dir, || id).unwrap()
+        Member::join(dir, id).unwrap()
     }
 
     #[test]
@@ -163,7 +98,7 @@ mod tests {
         assert!(others(dir.path(), 1).unwrap().is_empty() && !is_alive(dir.path(), 2));
         // As a killed process leaves it: the file stays, and nobody has it locked.
         fs::write(dir.path().join(NAME).join(name(3)), "").unwrap();
-        fs::write(dir.path().join(NAME).join(format!("{}{UNTIL_LOCKED}", name(4))), "").unwrap();
+        fs::write(dir.path().join(NAME).join(format!("{}{}", alive::NEW, name(4))), "").unwrap();
         assert!(is_alive(dir.path(), 1) && others(dir.path(), 1).unwrap().is_empty());
         drop(one);
         assert_eq!(fs::read_dir(dir.path().join(NAME)).unwrap().count(), 0, "nothing is left");
