@@ -123,7 +123,8 @@ async fn a_fifo_in_place_of_an_output_is_refused_without_blocking() {
     assert_eq!(lab.texts("stdout", &One::command(script).output("o", Type::Int, "stdout")).await, ["5"]);
 }
 
-/// An action of a step. Every one moves the entry that it replaces with a link beside it, and follows no link itself.
+/// An action of a step. Every one moves the entry that it replaces with a link beside it, and itself neither follows a
+/// link nor enters a mount.
 #[derive(Clone, Copy, Debug)]
 enum Deed {
     LinkInside(&'static str),
@@ -170,7 +171,8 @@ impl Deed {
             Deed::Swap(one, two) => {
                 format!("{{ mv -T ./{one} ./swapped && mv -T ./{two} ./{one}; mv -T ./swapped ./{two}; }}")
             }
-            Deed::Remove(name) => format!("rm -rf ./{name}"),
+            // Removing a mounted directory would remove the canary: the deed of the step, not of the engine.
+            Deed::Remove(name) => format!("{{ mountpoint -q ./{name} || rm -rf ./{name}; }}"),
             Deed::Fifo(name) => format!("mkfifo ./{name}"),
             Deed::Shut => String::from("chmod 500 ."),
             Deed::Mount(name) => {
