@@ -1,6 +1,7 @@
 //! Tests of whole pipelines, one file per promise. One binary, so that it is linked once.
 
 mod bed;
+mod client_ids;
 mod crashes;
 mod kill;
 mod plans;
