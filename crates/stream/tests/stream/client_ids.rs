@@ -22,7 +22,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-const DISTINCT: u64 = 120;
+pub(crate) const DISTINCT: u64 = 120;
 const HORIZON_MS: i64 = 160;
 const BUCKET_MS: i64 = HORIZON_MS / 8;
 
@@ -34,7 +34,7 @@ fn time_of(n: u64) -> EventTime {
 }
 
 /// The records in the order in which they are sent: every one to five times, some copies beyond the horizon.
-fn deliveries(seed: u64) -> Vec<u64> {
+pub(crate) fn deliveries(seed: u64) -> Vec<u64> {
     let mut random = Random::new(seed);
     let mut sent = Vec::new();
     for n in 0..DISTINCT {
@@ -58,7 +58,7 @@ fn sums_of(records: &Stream<u64>, sink: &MemorySink) {
     });
 }
 
-fn expected_sums() -> Vec<String> {
+pub(crate) fn expected_sums() -> Vec<String> {
     let mut sums: BTreeMap<(i64, u64), u64> = BTreeMap::new();
     for n in 0..DISTINCT {
         *sums.entry((time_of(n).0.div_euclid(30) * 30, n % 5)).or_default() += n;
@@ -69,8 +69,8 @@ fn expected_sums() -> Vec<String> {
 }
 
 /// Two splits send the records, so that the copies of one come from both.
-fn sent_by_two(sent: &[u64], sink: &MemorySink, options: StreamOptions) -> Pipeline {
-    let pipeline = Pipeline::new("p").options(options);
+pub(crate) fn sent_by_two(name: &str, sent: &[u64], sink: &MemorySink, options: StreamOptions) -> Pipeline {
+    let pipeline = Pipeline::new(name).options(options);
     let (count, sent) = (sent.len() as u64, sent.to_vec());
     let make = move |at: u64| (sent[at as usize], time_of(sent[at as usize]));
     let source = Generator::new(count, make).splits(2).out_of_order_ms(OUT_OF_ORDER_MS);
@@ -79,7 +79,7 @@ fn sent_by_two(sent: &[u64], sink: &MemorySink, options: StreamOptions) -> Pipel
 }
 
 /// The counts of the stage that drops copies.
-fn counts_of_once(result: &StreamResult) -> Counts {
+pub(crate) fn counts_of_once(result: &StreamResult) -> Counts {
     result.stages.iter().find(|stage| stage.name.starts_with("once")).expect("there is the stage").counts
 }
 
@@ -112,7 +112,7 @@ async fn copies_count_once_and_every_copy_is_counted() {
     for seed in 0..10 {
         for edges in [EdgeMode::Local, EdgeMode::Retry] {
             let (bed, sink, sent) = (Bed::new(), MemorySink::default(), deliveries(seed));
-            let result = bed.run(&sent_by_two(&sent, &sink, options(edges))).await.unwrap();
+            let result = bed.run(&sent_by_two("p", &sent, &sink, options(edges))).await.unwrap();
             assert_eq!(sink.lines(), expected_sums(), "seed {seed} {edges:?}");
             let counts = counts_of_once(&result);
             let copies = sent.len() as u64 - DISTINCT;
@@ -131,7 +131,7 @@ async fn copies_count_once_and_every_copy_is_counted() {
 async fn with_fault(plan: FaultPlan, edges: EdgeMode) -> bool {
     let (bed, sink, sent) = (Bed::new(), MemorySink::default(), deliveries(7));
     let options = StreamOptions { bundle_records: 30, ..options(edges) };
-    let pipeline = || sent_by_two(&sent, &sink, options);
+    let pipeline = || sent_by_two("p", &sent, &sink, options);
     let faulty = Faulty::new(bed.store.clone(), plan.clone());
     let result = match bed.run_on(&pipeline(), faulty, || plan.stopped()).await {
         Some(Ok(result)) => result,

@@ -1,5 +1,6 @@
 //! Tests of whole pipelines, one file per promise. One binary, so that it is linked once.
 
+mod backends;
 mod bed;
 mod client_ids;
 mod crashes;
