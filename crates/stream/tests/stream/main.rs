@@ -6,5 +6,6 @@ mod client_ids;
 mod crashes;
 mod kill;
 mod plans;
+mod processes;
 mod rules;
 mod windows;
