@@ -66,6 +66,7 @@ pub(crate) struct ClientIds {
     fresh: BTreeMap<EventTime, Vec<ExternalId>>,
     kept: BTreeMap<(EventTime, u64), Row>,
     kept_bytes: usize,
+    kept_bytes_max: usize,
 }
 
 impl ClientIds {
@@ -79,6 +80,7 @@ impl ClientIds {
             fresh: BTreeMap::new(),
             kept: BTreeMap::new(),
             kept_bytes: 0,
+            kept_bytes_max: KEPT_BYTES_MAX,
         }
     }
 
@@ -122,7 +124,7 @@ impl ClientIds {
     }
 
     fn keep(&mut self, end: EventTime, number: u64, row: Row) {
-        if self.kept_bytes + row.len() <= KEPT_BYTES_MAX {
+        if self.kept_bytes + row.len() <= self.kept_bytes_max {
             self.kept_bytes += row.len();
             self.kept.insert((end, number), row);
         }
@@ -340,5 +342,139 @@ fn client_ids(program: &mut Program) -> Option<&mut ClientIds> {
     match program {
         Program::Stage(program) => program.client_ids(),
         Program::Source(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onceflow_store::{backend::memory::Memory, testing::world::TestWorld};
+    use proptest::prelude::*;
+
+    const STATION: Station = Station { stage: 1, partition: 0 };
+
+    /// A partition's catalog on a store, with a bound of the segments that it keeps in memory.
+    struct Bench {
+        store: Memory,
+        keys: StreamKeys,
+        ids: ClientIds,
+        meta: ClientIdsMeta,
+        counts: Counts,
+    }
+
+    impl Bench {
+        const HORIZON_MS: i64 = 80;
+
+        fn new(kept_bytes_max: usize) -> Self {
+            let ids = ClientIds { kept_bytes_max, ..ClientIds::new(Self::HORIZON_MS) };
+            let (store, keys) = (Memory::new(TestWorld::new(1)), StreamKeys::new("p"));
+            Bench { store, keys, ids, meta: ClientIdsMeta::default(), counts: Counts::default() }
+        }
+
+        /// Commits a bundle of records (id and time); returns the ids that were new.
+        async fn bundle(&mut self, records: &[(u64, i64)], watermark: i64) -> Vec<u64> {
+            let source = IdRows { records: &self.store, keys: &self.keys, station: STATION };
+            for (id, time) in records {
+                let (value, time) = (id.to_be_bytes().to_vec(), EventTime(*time));
+                self.ids.offer(OfferedRecord { id: ExternalId::of(&value), time, value });
+            }
+            self.ids.judge(&source, self.meta.reclaimed, &mut self.counts).await.unwrap();
+            let new = self.ids.take_new();
+            let mut batch = Batch::new(SHARD);
+            self.ids.commit_into(&mut batch, &source, EventTime(watermark), &mut self.meta).await.unwrap();
+            assert!(self.store.commit(batch).await.unwrap().is_applied());
+            new.iter().map(|record| u64::from_be_bytes(record.value.as_slice().try_into().unwrap())).collect()
+        }
+
+        /// Drops the memory and reads the store.
+        async fn restart(&mut self) {
+            let kept_bytes_max = self.ids.kept_bytes_max;
+            self.ids = ClientIds { kept_bytes_max, ..ClientIds::new(Self::HORIZON_MS) };
+            let source = IdRows { records: &self.store, keys: &self.keys, station: STATION };
+            self.ids.load(&source, &self.meta, 11).await.unwrap();
+        }
+
+        async fn segments(&self) -> usize {
+            let source = IdRows { records: &self.store, keys: &self.keys, station: STATION };
+            let mut segments = 0;
+            for end in &self.meta.buckets {
+                segments += self.store.scan(SHARD, Scan::of(source.group(*end), 4096)).await.unwrap().rows.len();
+            }
+            segments
+        }
+    }
+
+    proptest! {
+        // A bucket's filter is some 90 kB, and every restart makes all of them anew.
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn a_record_is_new_if_it_is_not_older_than_the_horizon_and_its_id_was_never_seen(
+            bundles in prop::collection::vec((prop::collection::vec(0u64..200, 0..20), 0i64..20, any::<bool>()), 1..60),
+            kept_bytes_max in prop::sample::select(vec![0, 100, KEPT_BYTES_MAX]),
+        ) {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(async {
+                let (mut bench, mut watermark) = (Bench::new(kept_bytes_max), 0);
+                let (mut seen, mut sent, mut passed) = (HashSet::new(), 0, 0);
+                for (ids, advance, restarts) in bundles {
+                    // A record's time is of its own, so a copy has it too.
+                    let records: Vec<(u64, i64)> = ids.iter().map(|id| (*id, *id as i64 * 3)).collect();
+                    let reclaimed = bench.meta.reclaimed.0;
+                    let expected: Vec<u64> = (records.iter())
+                        .filter(|(id, time)| *time >= reclaimed && seen.insert(*id))
+                        .map(|(id, _)| *id)
+                        .collect();
+                    watermark += advance;
+                    (sent, passed) = (sent + records.len() as u64, passed + expected.len() as u64);
+                    assert_eq!(bench.bundle(&records, watermark).await, expected);
+                    if restarts {
+                        bench.restart().await;
+                    }
+                }
+                let counts = bench.counts;
+                assert_eq!(counts.client_duplicates + counts.client_remnants, sent - passed);
+                assert_eq!(counts.lookups_saved + counts.false_positives, passed);
+                let spread = (200 * 3 + Bench::HORIZON_MS) / (Bench::HORIZON_MS / BUCKETS_PER_HORIZON);
+                assert!(bench.meta.buckets.len() as i64 <= spread);
+            });
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn look_ups_read_segments_that_are_not_in_memory() {
+        let mut bench = Bench::new(0);
+        for at in 0..100 {
+            let ids: Vec<_> = (at * 10..at * 10 + 10).map(|id| (id, 5)).collect();
+            assert_eq!(bench.bundle(&ids, 0).await.len(), 10);
+        }
+        assert_eq!((bench.ids.kept.len(), bench.meta.buckets.len()), (0, 1));
+        assert!(bench.segments().await < 24, "{} segments of 100 bundles", bench.segments().await);
+        bench.restart().await;
+        let copies: Vec<_> = (0..1000).map(|id| (id, 5)).collect();
+        assert_eq!(bench.bundle(&copies, 0).await, [0u64; 0]);
+        assert_eq!((bench.counts.client_duplicates, bench.counts.lookups >= 1000), (1000, true));
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_copy_with_another_time_is_found() {
+        let mut bench = Bench::new(KEPT_BYTES_MAX);
+        assert_eq!(bench.bundle(&[(1, 5), (2, 75)], 40).await, [1, 2]);
+        assert_eq!(bench.bundle(&[(1, 75), (2, 5), (3, 5)], 40).await, [3]);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn times_from_all_over_the_calendar_need_few_buckets_and_no_id_is_forgotten() {
+        let mut bench = Bench::new(KEPT_BYTES_MAX);
+        let records: Vec<_> =
+            (0..500).map(|id| (id, (id as i64 - 250) * 1_000_000_007)).chain([(500, i64::MAX)]).collect();
+        assert_eq!(bench.bundle(&records, i64::MIN).await.len(), 501);
+        assert!(bench.meta.buckets.len() <= BUCKETS_MAX + 1, "{} buckets", bench.meta.buckets.len());
+        bench.restart().await;
+        assert_eq!(bench.bundle(&records, i64::MIN).await, [0u64; 0]);
+        // The watermark passes some of them: their copies are remnants, those of others are still found.
+        assert_eq!(bench.bundle(&[], 0).await, [0u64; 0]);
+        assert_eq!(bench.bundle(&records, 0).await, [0u64; 0]);
+        assert!(bench.counts.client_remnants >= 250, "{:?}", bench.counts);
     }
 }
