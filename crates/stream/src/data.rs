@@ -27,6 +27,12 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BadValue> {
     postcard::from_bytes(bytes).map_err(|error| BadValue { of: std::any::type_name::<T>(), error })
 }
 
+/// Reads bytes of a fixed length.
+pub(crate) fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N], BadValue> {
+    let error = postcard::Error::DeserializeUnexpectedEnd;
+    bytes.try_into().map_err(|_| BadValue { of: std::any::type_name::<[u8; N]>(), error })
+}
+
 /// Stored bytes that are not a value of the type that reads them.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("stored bytes are no {of} ({error}); did its type change?")]

@@ -5,6 +5,7 @@
 //! | [`partition`] | one bundle of a partition: input, work, one commit |
 //! | [`input`] | where records come from, and which of them are new |
 //! | [`admission`] | the catalog of ids between stages |
+//! | [`client_ids`] | the catalog of ids that clients chose, with its filters |
 //! | [`outbox`] | what leaves a commit, and when |
 //! | [`transport`] | the way between partitions that do not share a store |
 //! | [`cells`], [`bundle`], [`chain`] | keyed state, outputs and steps of a bundle under way |
@@ -17,6 +18,7 @@ pub(crate) mod bundle;
 pub(crate) mod cells;
 pub(crate) mod chain;
 pub(crate) mod claim;
+pub(crate) mod client_ids;
 pub(crate) mod input;
 pub(crate) mod keys;
 pub(crate) mod layout;

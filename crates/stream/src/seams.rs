@@ -26,6 +26,16 @@ pub(crate) fn trusts_filter(is_complete: bool) -> bool {
     is_complete || is_on("incomplete-filter-trusted")
 }
 
+/// After a restart the filters hold every id that the scan of the catalog finds.
+pub(crate) fn rebuilds_filters() -> bool {
+    !is_on("filters-not-rebuilt")
+}
+
+/// A bucket of clients' ids is dropped when the reclaim watermark has passed its end.
+pub(crate) fn bucket_passed(reclaimed: EventTime, bucket_ms: i64) -> EventTime {
+    if is_on("bucket-dropped-at-its-beginning") { reclaimed.plus_ms(bucket_ms) } else { reclaimed }
+}
+
 /// A bundle requires the claim of its worker, and the bundle number that it read.
 pub(crate) fn require_writer(batch: &mut Batch, claim: (Key, Row), meta: (Key, Option<Row>)) {
     if !is_on("bundle-without-claim") {
@@ -75,7 +85,7 @@ pub(crate) fn consumed_ids(seqs: std::ops::Range<u64>) -> std::ops::Range<u64> {
 }
 
 /// A record is a remnant if its stamp is below the reclaim watermark; at the watermark it is looked up.
-pub(crate) fn is_remnant(stamp: Stamp, reclaimed: Stamp) -> bool {
+pub(crate) fn is_remnant<T: PartialOrd>(stamp: T, reclaimed: T) -> bool {
     match () {
         () if is_on("remnants-looked-up") => false,
         () if is_on("watermark-is-a-remnant") => stamp <= reclaimed,

@@ -2,11 +2,13 @@
 //!
 //! | module | the step |
 //! |---|---|
+//! | `client_ids` | passes each record on once, by an id that its client chose |
 //! | `combine` | combines the records of each key and window; both halves of a lifted one |
 //! | `session` | combines the records of each key and session |
 //! | `process` | the user's own state and timers per key |
 //! | `join` | joins of two keyed streams, on top of [`process`] |
 
+pub(crate) mod client_ids;
 pub(crate) mod combine;
 pub mod join;
 pub mod process;

@@ -19,7 +19,7 @@ use onceflow_store::{Records, World, records::get_one};
 use std::sync::Arc;
 
 /// The format of a pipeline's rows.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// The steps of a pipeline with their stages and edges.
 struct Compiled {

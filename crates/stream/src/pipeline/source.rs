@@ -20,6 +20,8 @@ use std::{
 ///
 /// - a reader opened at a position gives the same records from there on as the reader that told the position, in the
 ///   same order (a position is committed together with everything its records caused, so none is read twice);
+/// - or, if it delivers again whatever it did not hear to be durable ([`SplitReader::committed`]), in any order and any
+///   number of times: its records have ids, and [`Stream::once_per_id`](crate::Stream::once_per_id) is the next step;
 /// - the number of splits is the same whenever the pipeline is opened;
 /// - the watermark only grows, and later records are not earlier than it, unless they are late.
 pub trait StreamSource: Send + Sync + 'static {
@@ -49,6 +51,17 @@ pub trait SplitReader<T>: Send {
 
     /// Returns a time before which no record comes any more.
     fn watermark(&self) -> EventTime;
+
+    /// Hears that everything before a position is durable: a source that gets its records from clients or a broker
+    /// acknowledges them now, copies too. Called at least once for the last position unless the worker dies; does
+    /// nothing unless implemented.
+    ///
+    /// # Errors
+    /// If they cannot be acknowledged; the pipeline ends with this error.
+    fn committed(&mut self, position: &[u8]) -> std::io::Result<()> {
+        let _ = position;
+        Ok(())
+    }
 }
 
 /// The answer of a reader.
@@ -75,6 +88,7 @@ pub(crate) trait SourceProgram: Send {
     fn read(&mut self, bundle: &mut Bundle) -> Result<ReadResult, StreamError>;
     fn position(&self) -> Vec<u8>;
     fn watermark(&self) -> EventTime;
+    fn committed(&mut self, position: &[u8]) -> Result<(), StreamError>;
     fn flush(&mut self, bundle: &mut Bundle);
 }
 
@@ -103,6 +117,10 @@ impl<T: StreamData> SourceProgram for Reading<T> {
 
     fn watermark(&self) -> EventTime {
         self.reader.watermark()
+    }
+
+    fn committed(&mut self, position: &[u8]) -> Result<(), StreamError> {
+        self.reader.committed(position).map_err(|error| io_error(&self.name, error))
     }
 
     fn flush(&mut self, bundle: &mut Bundle) {

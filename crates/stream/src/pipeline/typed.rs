@@ -6,6 +6,7 @@ use super::{
     source::{StreamSource, open_split},
 };
 use crate::{
+    catalog::segments::ExternalId,
     combine::Combine,
     data::{self, StreamData},
     event_time::EventTime,
@@ -16,6 +17,7 @@ use crate::{
     },
     step::{
         KeyedRecord, PaneResult,
+        client_ids::{OncePerId, id_sender},
         combine::{CombineProgram, lifted_sender},
         join::{Join, JoinRange, decode_side},
         keyed_sender,
@@ -117,6 +119,32 @@ impl<T: StreamData> Stream<T> {
             self.filter(name, move |record| function(record)),
             self.filter(&format!("not {name}"), move |record| !other(record)),
         )
+    }
+
+    /// Passes every record on once, by an id that its client chose: of any number of copies, in any order, the first.
+    ///
+    /// Ids are remembered until the watermark is `horizon_ms` past their record's time. A record that comes later still
+    /// is dropped, whether it is a copy or not: nothing is left to tell. Both are counted (`client_duplicates`,
+    /// `client_remnants`). The memory it needs is about two bytes for every id within the horizon, for the filters; the
+    /// ids themselves are rows.
+    ///
+    /// # Panics
+    /// If the horizon is not positive.
+    pub fn once_per_id<I: AsRef<[u8]>>(
+        &self,
+        name: &str,
+        horizon_ms: i64,
+        id: impl Fn(&T) -> I + Send + Sync + 'static,
+    ) -> Stream<T> {
+        assert!(horizon_ms > 0, "the horizon of `{name}` is not positive");
+        let id: Arc<dyn Fn(&T) -> ExternalId + Send + Sync> =
+            Arc::new(move |record| ExternalId::of(id(record).as_ref()));
+        let program =
+            move |next: AnyPush, _| -> Box<dyn StageProgram> { Box::new(OncePerId::<T>::new(horizon_ms, typed(next))) };
+        let senders: Vec<Arc<dyn Fn(usize, bool) -> AnyPush + Send + Sync>> =
+            vec![Arc::new(move |edge, _| id_sender(id.clone(), edge))];
+        let work = StepWork::Stateful { senders, program: Arc::new(program) };
+        self.then(name, StepKind::Stateful, vec![self.step], work)
     }
 
     /// Starts a stage here: what follows runs apart from what comes before, with its own commits.

@@ -1,7 +1,7 @@
 //! Steps that run together: each pushes its records into the next one, as Rust values. Only at the ends of a stage are
 //! they encoded.
 
-use super::{bundle::Bundle, cells::Cells};
+use super::{bundle::Bundle, cells::Cells, client_ids::ClientIds};
 use crate::{
     data::{self, BadValue, StreamData},
     event_time::EventTime,
@@ -150,6 +150,12 @@ pub(crate) trait StageProgram: Send {
 
     /// Passes on everything that was kept: the bundle is about to commit.
     fn flush(&mut self, bundle: &mut Bundle);
+
+    /// Returns the catalog of clients' ids, if the program knows records by them. It judges the records that were
+    /// offered before [`StageProgram::run`].
+    fn client_ids(&mut self) -> Option<&mut ClientIds> {
+        None
+    }
 }
 
 /// The program of a stage that remembers nothing.

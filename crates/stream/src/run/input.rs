@@ -33,7 +33,7 @@ impl Partition {
     /// Takes records until the bundle is full or there are none.
     pub(super) async fn take_input(&mut self, effects: &mut Vec<Effect>) -> Result<(), Stop> {
         let watermark = match (&self.program, self.runtime.options.edges) {
-            (Program::Source(_), _) => Some(self.read_source()?),
+            (Program::Source(_), _) => Some(self.read_source(effects)?),
             (Program::Stage(_), EdgeMode::Local) => self.take_inbox().await?,
             (Program::Stage(_), EdgeMode::Retry) => {
                 self.take_arrived(effects)?;
@@ -41,6 +41,7 @@ impl Partition {
             }
         };
         self.read_cells().await?;
+        self.judge_client_ids().await?;
         if let Program::Stage(program) = &mut self.program {
             program.run(&mut self.bundle, &mut self.cells)?;
         }
@@ -58,7 +59,7 @@ impl Partition {
             && self.bundle.problem.is_none()
     }
 
-    fn read_source(&mut self) -> Result<EventTime, Stop> {
+    fn read_source(&mut self, effects: &mut Vec<Effect>) -> Result<EventTime, Stop> {
         let (limit, mut taken) = (self.runtime.options.bundle_records, 0);
         let Program::Source(source) = &mut self.program else { unreachable!("the caller looked") };
         let mut ended = false;
@@ -73,7 +74,9 @@ impl Partition {
             }
         }
         if taken > 0 {
-            self.meta.positions[0] = seams::position(self.meta.positions[0].take(), source.position());
+            let position = source.position();
+            self.meta.positions[0] = seams::position(self.meta.positions[0].take(), position.clone());
+            effects.push(Effect::TellSource(position));
         }
         self.meta.counts.records_in += taken as u64;
         Ok(if ended { EventTime::MAX } else { source.watermark() })

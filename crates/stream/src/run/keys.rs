@@ -5,9 +5,10 @@
 //! | `stream/NAME` | `plan`; `result`; per partition its meta row (`m`) and what it tells the others (`p`) |
 //! | queue `stream/NAME` | a row per partition that has not ended; its claim is the right to be the partition's one writer |
 //! | `stream/NAME/in…`, `/out…`, `/state…` | inbox, outbox and keyed state of a partition |
+//! | `stream/NAME/ids…` | the ids of clients that a partition has seen, one group per time bucket |
 //! | `stream/NAME/seen…` | the catalog of a partition, one group per time bucket, so that a bucket is dropped whole |
 
-use crate::identity::ProducerId;
+use crate::{event_time::EventTime, identity::ProducerId};
 use onceflow_core::{Group, Inbox, Key, Name, Row};
 
 /// One partition of one stage.
@@ -97,6 +98,11 @@ impl StreamKeys {
     pub(crate) fn seen(&self, station: Station, bucket: u64) -> Group {
         let station = self.of("/seen", station);
         Group::rows([station.id(), &bucket.to_be_bytes()].concat())
+    }
+
+    pub(crate) fn client_ids(&self, station: Station, bucket_end: EventTime) -> Group {
+        let station = self.of("/ids", station);
+        Group::rows([station.id(), &bucket_end.to_sortable()].concat())
     }
 }
 

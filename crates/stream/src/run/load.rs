@@ -71,6 +71,7 @@ impl Partition {
             catalog,
             due,
         };
+        partition.load_client_ids().await?;
         partition.load_outbox().await?;
         Ok(partition)
     }

@@ -35,6 +35,7 @@ pub(crate) struct Meta {
     pub(crate) reclaimed: Stamp,
     /// Time buckets of the catalog that have a group.
     pub(crate) buckets: Vec<u64>,
+    pub(crate) client_ids: ClientIdsMeta,
     pub(crate) counts: Counts,
     pub(crate) has_ended: bool,
 }
@@ -54,6 +55,7 @@ impl Meta {
             watermark_out: EventTime::MIN,
             reclaimed: Stamp::ZERO,
             buckets: Vec::new(),
+            client_ids: ClientIdsMeta::default(),
             counts: Counts::default(),
             has_ended: false,
         }
@@ -68,6 +70,21 @@ impl Meta {
     }
 }
 
+/// The catalog of clients' ids of a partition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ClientIdsMeta {
+    /// Records with an earlier time are remnants.
+    pub(crate) reclaimed: EventTime,
+    /// The ends of the time buckets that have a group.
+    pub(crate) buckets: Vec<EventTime>,
+}
+
+impl Default for ClientIdsMeta {
+    fn default() -> Self {
+        ClientIdsMeta { reclaimed: EventTime::MIN, buckets: Vec::new() }
+    }
+}
+
 /// Counts of one partition, committed with its bundles: each record counts once however often a bundle was tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
@@ -75,16 +92,22 @@ pub struct Counts {
     pub records_in: u64,
     /// Records that were sent to other stages and to sinks.
     pub records_out: u64,
-    /// Copies that were dropped because their id was seen.
+    /// Copies between stages that were dropped because their id was seen.
     pub duplicates: u64,
-    /// Copies that were dropped because their id was reclaimed.
+    /// Copies between stages that were dropped because their id was reclaimed.
     pub remnants: u64,
+    /// Records that were dropped because the id that their client chose was seen.
+    pub client_duplicates: u64,
+    /// Records that were dropped because they are older than the horizon of their clients' ids.
+    pub client_remnants: u64,
     /// Records that came after their window had expired; one that is in several windows counts for each.
     pub late: u64,
-    /// Ids whose filter answered "maybe", so that the catalog was asked.
+    /// Clients' ids for which a filter answered "maybe", so that the catalog was asked: the filters' hits.
     pub lookups: u64,
     /// Look-ups that found nothing.
     pub false_positives: u64,
+    /// Clients' ids that all filters called new, so that no look-up was needed.
+    pub lookups_saved: u64,
     /// Bundles that were committed.
     pub bundles: u64,
 }
@@ -96,9 +119,12 @@ impl Counts {
         self.records_out += other.records_out;
         self.duplicates += other.duplicates;
         self.remnants += other.remnants;
+        self.client_duplicates += other.client_duplicates;
+        self.client_remnants += other.client_remnants;
         self.late += other.late;
         self.lookups += other.lookups;
         self.false_positives += other.false_positives;
+        self.lookups_saved += other.lookups_saved;
         self.bundles += other.bundles;
     }
 }

@@ -6,7 +6,7 @@ use super::{
     keys::{Station, block_name, chunk_name},
     meta::Published,
     options::EdgeMode,
-    partition::{Partition, SHARD, Stop},
+    partition::{Partition, Program, SHARD, Stop},
     transport::StreamMessage,
 };
 use crate::{
@@ -45,6 +45,8 @@ pub(crate) enum Effect {
     Send(Name),
     /// Writes a chunk of the outbox to its sink.
     Write(Name),
+    /// Tells the source that everything before a position is durable.
+    TellSource(Vec<u8>),
     /// Sends a message.
     Tell(Station, StreamMessage),
 }
@@ -148,6 +150,10 @@ impl Partition {
                 }
                 Ok(self.runtime.transport.send(to, message).await?)
             }
+            Effect::TellSource(position) => match &mut self.program {
+                Program::Source(source) => Ok(source.committed(&position)?),
+                Program::Stage(_) => Ok(()),
+            },
             Effect::Write(name) => {
                 let Some((sink, chunk)) = self.outbox.chunks.remove(&name) else { return Ok(()) };
                 self.outbox.writers[sink].write(&chunk).map_err(|error| io_error("sink", error))?;

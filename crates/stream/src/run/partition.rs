@@ -264,6 +264,7 @@ impl Partition {
         } else {
             self.meta.buckets = self.catalog.commit_into(&mut batch, keys, station, self.meta.reclaimed);
         }
+        self.commit_client_ids(&mut batch, has_ended).await?;
         let published = Published { watermark: self.meta.watermark_out, has_ended };
         if self.published != Some(published) {
             batch.put(keys.published(station), published.to_row());

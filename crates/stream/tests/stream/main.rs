@@ -1,8 +1,11 @@
 //! Tests of whole pipelines, one file per promise. One binary, so that it is linked once.
 
+mod backends;
 mod bed;
+mod client_ids;
 mod crashes;
 mod kill;
 mod plans;
+mod processes;
 mod rules;
 mod windows;
