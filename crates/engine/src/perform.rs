@@ -153,7 +153,7 @@ impl Work<'_> {
         slot: &Slot,
         changes: &[ValueChange],
         what: Option<EventKind>,
-        decide: impl Fn(State) -> Draft<'a>,
+        decide: impl Fn(RunState) -> Draft<'a>,
     ) -> Result<WorkCommit, Error> {
         let asked = self.worker.claim_next(slot);
         let shared = &self.worker.shared;

@@ -287,11 +287,11 @@ fn notes(batch: &Batch, is_it: impl Fn(&ReadyStep) -> bool) -> bool {
 /// Writes the phase of the only run in the store, as another process does.
 async fn turn_to(memory: &Memory, phase: Phase) {
     let rows = memory.state().all();
-    let state = |key: &Key, row: &Row| rows::read::<State>(row).filter(|_| key.name.as_bytes() == b"s");
+    let state = |key: &Key, row: &Row| rows::read::<RunState>(row).filter(|_| key.name.as_bytes() == b"s");
     let found = rows.iter().find_map(|(shard, key, row)| Some((*shard, key.clone(), state(key, row)?)));
     let (shard, key, state) = found.expect("a run");
     let mut batch = Batch::new(shard);
-    batch.put(key, State { phase, ..state }.to_row());
+    batch.put(key, RunState { phase, ..state }.to_row());
     assert!(memory.commit(batch).await.unwrap().is_applied());
 }
 
