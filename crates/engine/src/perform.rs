@@ -38,6 +38,8 @@ use std::sync::Arc;
 /// A step while it is performed.
 pub(crate) struct Work<'a> {
     pub(crate) worker: &'a Worker,
+    /// Its slot: the next step is claimed for it, and it rests while the step waits.
+    pub(crate) slot: &'a Slot,
     pub(crate) run: Arc<Run>,
     pub(crate) taken: Taken,
     pub(crate) position: Position,
@@ -45,7 +47,7 @@ pub(crate) struct Work<'a> {
 
 impl Worker {
     /// Performs a step; answers the step that its commit claimed.
-    pub(crate) async fn perform(&self, job: &Job, slot: &mut Slot) -> Result<Option<Job>, Error> {
+    pub(crate) async fn perform(&self, job: &Job, slot: &Slot) -> Result<Option<Job>, Error> {
         let Some((id, step)) = StepId::from_queue_name(job.claim.name.as_bytes()) else {
             return Err(Error::damaged(format!("a row in a queue is called {:?}", job.claim.name)));
         };
@@ -61,11 +63,11 @@ impl Worker {
         };
         let inbox = self.arrived(job).await?;
         let taken = Taken { step, claim: job.claim.clone(), ready_step, frame, inbox };
-        let work = Work { worker: self, run, taken, position: job.position };
+        let work = Work { worker: self, slot, run, taken, position: job.position };
         let ending = match step.node {
-            SETTLE => Some(work.settle(slot).await),
-            UNDO => Some(work.undo(slot).await),
-            TEARDOWN => Some(work.tear_down(slot).await),
+            SETTLE => Some(work.settle().await),
+            UNDO => Some(work.undo().await),
+            TEARDOWN => Some(work.tear_down().await),
             _ => None,
         };
         match ending {
@@ -74,16 +76,16 @@ impl Worker {
             None => {}
         }
         if !work.run.state().phase.dispatches() {
-            return work.stand_back(slot).await;
+            return work.stand_back().await;
         }
         let performed = match step.node {
-            LANE => work.open_chunk(slot).await,
-            END => work.end(slot).await,
-            _ => work.node(slot).await,
+            LANE => work.open_chunk().await,
+            END => work.end().await,
+            _ => work.node().await,
         };
         match performed {
-            Err(error) if error.is_damage() => work.damaged(slot, error).await,
-            Err(error) if !self.is_stopping() => work.troubled(slot, error).await,
+            Err(error) if error.is_damage() => work.damaged(error).await,
+            Err(error) if !self.is_stopping() => work.troubled(error).await,
             performed => performed,
         }
     }
@@ -134,12 +136,11 @@ impl Work<'_> {
     /// Commits, and claims the next step with it.
     pub(crate) async fn commit<'a>(
         &'a self,
-        slot: &Slot,
         changes: &[ValueChange],
         what: Option<EventKind>,
         decide: impl Fn(State) -> Draft<'a>,
     ) -> Result<WorkCommit, Error> {
-        let asked = self.worker.claim_next(slot);
+        let asked = self.worker.claim_next(self.slot);
         let shared = &self.worker.shared;
         let order = if what.is_some() { shared.events.order_if_wanted().await } else { None };
         let committed = shared.commit(&self.run, &self.taken, asked.as_ref(), changes, decide).await?;
@@ -158,14 +159,13 @@ impl Work<'_> {
     /// at-most-once body could not be.
     pub(crate) async fn commit_outcome<'a>(
         &'a self,
-        slot: &Slot,
         changes: &[ValueChange],
         what: Option<EventKind>,
         decide: impl Fn(State) -> Draft<'a>,
     ) -> Result<WorkCommit, Error> {
         loop {
-            let committed = self.commit(slot, changes, what.clone(), &decide).await?;
-            if !matches!(committed, WorkCommit::Lost) || !self.until_thawed(slot).await? {
+            let committed = self.commit(changes, what.clone(), &decide).await?;
+            if !matches!(committed, WorkCommit::Lost) || !self.until_thawed().await? {
                 return Ok(committed);
             }
         }
@@ -173,7 +173,7 @@ impl Work<'_> {
 
     /// Waits while the run is frozen; the step keeps its claim, and gives its places to others. False if the run was not
     /// frozen, or still is when the worker has to stop.
-    async fn until_thawed(&self, slot: &Slot) -> Result<bool, Error> {
+    async fn until_thawed(&self) -> Result<bool, Error> {
         const LOOK_MS: u64 = 50;
         /// Looks while the worker stops: far more than a plan takes, unless its planner was killed.
         const LOOKS_MAX: usize = 100;
@@ -182,7 +182,7 @@ impl Work<'_> {
             if self.worker.is_stopping() && looks >= LOOKS_MAX {
                 return Ok(false);
             }
-            resting.get_or_insert_with(|| self.worker.capacity.rest(slot));
+            resting.get_or_insert_with(|| self.worker.capacity.rest(self.slot));
             shared.world.sleep(LOOK_MS).await;
             looks += 1;
         }
@@ -210,18 +210,18 @@ impl Work<'_> {
 
     /// Parks a step whose inputs are damaged, and fails the run: a retry would not help. If the step is not ours any
     /// more, its rows went with it, and nothing is wrong.
-    async fn damaged(&self, slot: &Slot, error: Error) -> Result<Option<Job>, Error> {
+    async fn damaged(&self, error: Error) -> Result<Option<Job>, Error> {
         if !self.worker.shared.kernel.is_ours(&self.taken.claim).await? {
             return Ok(None);
         }
         self.worker.shared.drop_broken(&error).await;
         let told = error.to_string();
         let cause = if told.starts_with(DAMAGE) { told } else { format!("{DAMAGE}: {told}") };
-        self.put_aside(slot, vec![cause]).await
+        self.put_aside(vec![cause]).await
     }
 
     /// Parks the step as failed, and fails the run with these causes.
-    async fn put_aside(&self, slot: &Slot, causes: Vec<String>) -> Result<Option<Job>, Error> {
+    async fn put_aside(&self, causes: Vec<String>) -> Result<Option<Job>, Error> {
         let address = self.address().await.unwrap_or_else(|_| String::from("/"));
         tracing::error!(?causes, run = %self.run.key, address, "parking a step; its run fails");
         let attempt = self.taken.ready_step.failed + 1;
@@ -230,13 +230,13 @@ impl Work<'_> {
             let next = if state.phase == Phase::Running { Phase::Failing } else { state.phase };
             step::park(&self.run.plan, state, &self.taken, Why::Failed(failed.clone()), next)
         };
-        let committed = self.commit(slot, &[], Some(EventKind::DidFail(failed.clone())), park).await?;
+        let committed = self.commit(&[], Some(EventKind::DidFail(failed.clone())), park).await?;
         self.worker.shared.runs.read_run(self.run.plan.keys.run).await?;
         Ok(committed.next())
     }
 
     /// Parks a step of a run that has stopped, unchanged.
-    pub(crate) async fn stand_back(&self, slot: &Slot) -> Result<Option<Job>, Error> {
+    pub(crate) async fn stand_back(&self) -> Result<Option<Job>, Error> {
         // The cached state may be old.
         self.worker.shared.runs.read_run(self.run.plan.keys.run).await?;
         let phase = self.run.state().phase;
@@ -245,7 +245,7 @@ impl Work<'_> {
             return Ok(None);
         }
         let park = |state: State| step::park(&self.run.plan, state, &self.taken, Why::NotStarted, state.phase);
-        self.commit(slot, &[], None, park).await.map(WorkCommit::next)
+        self.commit(&[], None, park).await.map(WorkCommit::next)
     }
 
     /// Gives the step back after a pause: it cannot be performed here now.

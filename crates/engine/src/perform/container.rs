@@ -2,7 +2,7 @@
 //! whether a loop goes on are decided from the step's inputs, read after it was claimed.
 
 use super::{Job, Work, failure};
-use crate::{Error, data, events::EventKind, kernel::WorkCommit, seams, worker::Slot};
+use crate::{Error, data, events::EventKind, kernel::WorkCommit, seams};
 use onceflow_core::{
     Digest, Name, ValueChange, limits,
     model::{
@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 impl Work<'_> {
     /// Performs a node of a block.
-    pub(super) async fn node(&self, slot: &mut Slot) -> Result<Option<Job>, Error> {
+    pub(super) async fn node(&self) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
         let Some(inputs) = self.taken.inputs(plan, &node.inputs) else {
@@ -28,54 +28,49 @@ impl Work<'_> {
         };
         if let Some(why) = failure(&inputs) {
             let outputs = step::failed_outputs(node, why);
-            return self.give(slot, &outputs, None).await;
+            return self.give(&outputs, None).await;
         }
         match &node.op {
-            NodeOp::Task(_) | NodeOp::Fused(_) => return self.task(slot, inputs).await,
-            NodeOp::Relay => return self.give(slot, &vec![inputs[0].outcome.clone(); node.outputs.len()], None).await,
+            NodeOp::Task(_) | NodeOp::Fused(_) => return self.task(inputs).await,
+            NodeOp::Relay => return self.give(&vec![inputs[0].outcome.clone(); node.outputs.len()], None).await,
             NodeOp::Each { .. } | NodeOp::Loop { .. } | NodeOp::Choice { .. } | NodeOp::Call { .. } => {}
         }
         let memo = self.memo(&inputs).await?;
-        if let Some(next) = self.reuse(slot, memo.as_ref()).await? {
+        if let Some(next) = self.reuse(memo.as_ref()).await? {
             return Ok(next);
         }
         if self.taken.frame.depth >= limits::CALL_DEPTH_MAX {
             let why =
                 format!("the flow calls itself more than {} deep (limits::CALL_DEPTH_MAX)", limits::CALL_DEPTH_MAX);
-            return self.fail(slot, 1, vec![why]).await;
+            return self.fail(1, vec![why]).await;
         }
         let (body, index) = match &node.op {
-            NodeOp::Each { body, concurrency } => return self.each(slot, *body, *concurrency, &inputs, memo).await,
+            NodeOp::Each { body, concurrency } => return self.each(*body, *concurrency, &inputs, memo).await,
             NodeOp::Choice { arms } => {
                 let holds =
                     |guard: Option<PortIndex>| guard.is_none_or(|port| inputs[usize::from(port)].outcome.is_true());
                 match arms.iter().position(|arm| holds(arm.guard)) {
                     Some(arm) => (arms[arm].body, arm as u32),
-                    None => return self.give(slot, &vec![Outcome::None; node.outputs.len()], None).await,
+                    None => return self.give(&vec![Outcome::None; node.outputs.len()], None).await,
                 }
             }
             NodeOp::Loop { body, .. } | NodeOp::Call { body } => (*body, 0),
             NodeOp::Task(_) | NodeOp::Fused(_) | NodeOp::Relay => unreachable!("handled above"),
         };
         let open = |state: State| step::open(plan, state, &self.taken, body, index, &inputs, memo);
-        self.commit(slot, &[], None, open).await.map(WorkCommit::next)
+        self.commit(&[], None, open).await.map(WorkCommit::next)
     }
 
     /// Commits the outputs of a node.
-    pub(super) async fn give(
-        &self,
-        slot: &Slot,
-        outputs: &[Outcome],
-        what: Option<EventKind>,
-    ) -> Result<Option<Job>, Error> {
+    pub(super) async fn give(&self, outputs: &[Outcome], what: Option<EventKind>) -> Result<Option<Job>, Error> {
         let commit = |state: State| step::commit(&self.run.plan, state, &self.taken, outputs);
-        let committed = self.commit_outcome(slot, &[], what, commit).await?;
+        let committed = self.commit_outcome(&[], what, commit).await?;
         self.got_on(self.taken.frame.shape, self.taken.step.node);
         Ok(committed.next())
     }
 
     /// Commits the kept outputs of this step's memo, if they are there and still are when it commits.
-    pub(super) async fn reuse(&self, slot: &Slot, memo: Option<&Digest>) -> Result<Option<Option<Job>>, Error> {
+    pub(super) async fn reuse(&self, memo: Option<&Digest>) -> Result<Option<Option<Job>>, Error> {
         let Some(memo) = memo else { return Ok(None) };
         let plan = &self.run.plan;
         let kept = self.worker.shared.kept_if_intact(&plan.keys, plan.keys.memo(memo)).await?;
@@ -89,7 +84,7 @@ impl Work<'_> {
             draft.batch.require_present(plan.keys.memo(memo));
             draft
         };
-        let committed = self.commit(slot, &[], Some(what), commit).await?;
+        let committed = self.commit(&[], Some(what), commit).await?;
         self.got_on(self.taken.frame.shape, self.taken.step.node);
         Ok(match committed {
             WorkCommit::DecideAgain => None,
@@ -116,7 +111,6 @@ impl Work<'_> {
 
     async fn each(
         &self,
-        slot: &Slot,
         body: u32,
         concurrency: Option<u32>,
         inputs: &[Held],
@@ -127,29 +121,29 @@ impl Work<'_> {
         let lists = block.inputs.iter().zip(inputs).filter(|(input, _)| input.varying);
         let lens: Vec<_> = lists.map(|(_, held)| held.outcome.value().and_then(Payload::list_len)).collect();
         let Some(n) = lens.first().copied().flatten() else {
-            return self.fail(slot, 1, vec![String::from("what an each goes over is no list")]).await;
+            return self.fail(1, vec![String::from("what an each goes over is no list")]).await;
         };
         let n = seams::each_len(n, self.places_of_inputs());
         if seams::lens_differ(&lens, n) {
             let lens: Vec<_> =
                 lens.iter().map(|len| len.map_or_else(|| String::from("none"), |n| n.to_string())).collect();
             let why = format!("lists that are gone over together have different lengths: {}", lens.join(", "));
-            return self.fail(slot, 1, vec![why]).await;
+            return self.fail(1, vec![why]).await;
         }
         if n > limits::ELEMENTS_MAX {
             let why = format!("a list has {n} elements, more than {} (limits::ELEMENTS_MAX)", limits::ELEMENTS_MAX);
-            return self.fail(slot, 1, vec![why]).await;
+            return self.fail(1, vec![why]).await;
         }
         if n == 0 {
             return match seams::closes_empty_each() {
-                true => self.give(slot, &self.no_elements(), None).await,
+                true => self.give(&self.no_elements(), None).await,
                 false => Ok(None),
             };
         }
         let elements = step::elements(n as u32, ops_per_element(&plan.program, plan, body), concurrency);
         let open = |state: State| step::open_each(plan, state, &self.taken, body, elements, inputs, memo);
         let what = EventKind::DidOpen { address: self.address_if_wanted().await?, elements: elements.n };
-        self.commit(slot, &[], Some(what), open).await.map(WorkCommit::next)
+        self.commit(&[], Some(what), open).await.map(WorkCommit::next)
     }
 
     /// The places of the outputs of other steps that this step takes as inputs.
@@ -178,7 +172,7 @@ impl Work<'_> {
     }
 
     /// Opens the next elements of an each.
-    pub(super) async fn open_chunk(&self, slot: &Slot) -> Result<Option<Job>, Error> {
+    pub(super) async fn open_chunk(&self) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let Shape::Each(elements) = self.taken.frame.shape else {
             return Err(Error::damaged("a lane outside an each"));
@@ -200,13 +194,13 @@ impl Work<'_> {
             list[(index - range.start) as usize].clone()
         };
         let open = |state: State| step::open_chunk(plan, state, &self.taken, &element);
-        self.commit(slot, &[], None, open).await.map(WorkCommit::next)
+        self.commit(&[], None, open).await.map(WorkCommit::next)
     }
 
     /// Ends an instance, or closes an each.
-    pub(super) async fn end(&self, slot: &Slot) -> Result<Option<Job>, Error> {
+    pub(super) async fn end(&self) -> Result<Option<Job>, Error> {
         if step::is_close_of_each(&self.taken) {
-            return self.close_each(slot).await;
+            return self.close_each().await;
         }
         let plan = &self.run.plan;
         let block = &plan.program.blocks[self.taken.ready_step.block as usize];
@@ -215,14 +209,14 @@ impl Work<'_> {
         let (opener, outer_block) = self.opened_by()?;
         let node = &plan.program.blocks[outer_block as usize].nodes[opener.node as usize];
         if let Some(why) = failure(&given) {
-            return self.close(slot, step::failed_outputs(node, why)).await;
+            return self.close(step::failed_outputs(node, why)).await;
         }
         let own = node.outputs.len() - usize::from(node.attempt);
         if let NodeOp::Loop { carried, .. } = &node.op
             && given[own].outcome.is_true()
         {
             let Some(_) = self.taken.step.index.checked_add(1) else {
-                return self.fail(slot, 1, vec![String::from("a loop has made 2^32 iterations")]).await;
+                return self.fail(1, vec![String::from("a loop has made 2^32 iterations")]).await;
             };
             let next = |port: PortIndex| {
                 let (from, _) = carried.iter().find(|(_, to)| *to == port).expect("what varies in a loop is carried");
@@ -237,13 +231,13 @@ impl Work<'_> {
                     Some(EventKind::DidTurn { address, iteration: self.taken.step.index + 1 })
                 }
             };
-            return self.commit(slot, &[], what, turn).await.map(WorkCommit::next);
+            return self.commit(&[], what, turn).await.map(WorkCommit::next);
         }
         let mut outputs: Vec<_> = given.into_iter().take(own).map(|held| held.outcome).collect();
         if node.attempt {
             outputs.push(Outcome::None);
         }
-        self.close(slot, outputs).await
+        self.close(outputs).await
     }
 
     fn opened_by(&self) -> Result<(onceflow_core::protocol::ids::StepId, u32), Error> {
@@ -251,16 +245,11 @@ impl Work<'_> {
     }
 
     /// Closes a frame with these outputs.
-    async fn close(&self, slot: &Slot, outputs: Vec<Outcome>) -> Result<Option<Job>, Error> {
-        self.close_with(slot, outputs, vec![]).await
+    async fn close(&self, outputs: Vec<Outcome>) -> Result<Option<Job>, Error> {
+        self.close_with(outputs, vec![]).await
     }
 
-    async fn close_with(
-        &self,
-        slot: &Slot,
-        outputs: Vec<Outcome>,
-        gathers: Vec<ValueChange>,
-    ) -> Result<Option<Job>, Error> {
+    async fn close_with(&self, outputs: Vec<Outcome>, gathers: Vec<ValueChange>) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let (opener, _) = self.opened_by()?;
         let Some(outer) = self.worker.shared.runs.frame(&self.run, opener.frame).await? else {
@@ -280,7 +269,7 @@ impl Work<'_> {
                 }
                 draft
             };
-            let committed = self.commit(slot, &[], None, decide).await?;
+            let committed = self.commit(&[], None, decide).await?;
             // Another step kept the same memo meanwhile: look again.
             if let WorkCommit::DecideAgain = committed {
                 continue;
@@ -292,7 +281,7 @@ impl Work<'_> {
     }
 
     /// Closes an each whose elements have all ended: their outputs become lists.
-    async fn close_each(&self, slot: &Slot) -> Result<Option<Job>, Error> {
+    async fn close_each(&self) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let Shape::Each(elements) = self.taken.frame.shape else { return Err(Error::damaged("a frame of an each")) };
         let (opener, outer_block) = self.opened_by()?;
@@ -315,12 +304,12 @@ impl Work<'_> {
         if let Some(why) = failed {
             let prefix = |port| plan.keys.elements(self.taken.step.frame, port as u16);
             let releases = (0..block.outputs.len()).map(|port| ValueChange::Release { prefix: prefix(port) }).collect();
-            return self.close_with(slot, step::failed_outputs(node, &why), releases).await;
+            return self.close_with(step::failed_outputs(node, &why), releases).await;
         }
         if node.attempt {
             outputs.push(Outcome::None);
         }
-        self.close_with(slot, outputs, gathers).await
+        self.close_with(outputs, gathers).await
     }
 
     /// Gathers the elements under a prefix.

@@ -1,7 +1,7 @@
 //! Settles a run that has no step in flight: decides how it goes on, and folds it when it is done.
 
 use super::{Job, Work};
-use crate::{Error, RunStatus, error::DAMAGE, events::EventKind, kernel::WorkCommit, seams, worker::Slot};
+use crate::{Error, RunStatus, error::DAMAGE, events::EventKind, kernel::WorkCommit, seams};
 use onceflow_core::{
     Name, Row,
     limits::{REMOVE_ROWS_MAX, SCAN_ROWS_MAX},
@@ -18,13 +18,13 @@ use std::sync::Arc;
 
 impl Work<'_> {
     /// Decides how the run goes on.
-    pub(super) async fn settle(&self, slot: &Slot) -> Result<Option<Job>, Error> {
+    pub(super) async fn settle(&self) -> Result<Option<Job>, Error> {
         debug_assert_eq!(self.taken.step.node, SETTLE, "only one step settles");
         // The cached state may be old.
         let Some(_) = self.worker.shared.runs.read_run(self.run.plan.keys.run).await? else { return Ok(None) };
         let (plan, state) = (&self.run.plan, self.run.state());
         if let Some(live) = seams::in_flight(self.worker.shared.row(plan.keys.live()).await?) {
-            return self.too_early(slot, state, live).await;
+            return self.too_early(state, live).await;
         }
         let arrived = self.outputs_arrived().await?;
         let outputs = run::outputs(plan, &self.taken.frame, &arrived);
@@ -33,9 +33,9 @@ impl Work<'_> {
         let registered = self.registrations().await?;
         let undos = seams::first_to_undo(&registered).map(|(number, _)| *number);
         let next = match run::ending(state.phase, outputs.is_some(), &whys, undos.is_some()) {
-            Ending::Done => return self.finish(slot, state, outputs.expect("all outputs are there"), &arrived).await,
-            Ending::Leave => return self.leave(slot, state).await,
-            Ending::Unpark => return self.unpark(slot, state, &parked).await,
+            Ending::Done => return self.finish(state, outputs.expect("all outputs are there"), &arrived).await,
+            Ending::Leave => return self.leave(state).await,
+            Ending::Unpark => return self.unpark(state, &parked).await,
             Ending::Wait => (Phase::Waiting, Some(RunStatus::Waiting), None),
             Ending::Fail => (self.failed(state).await?, Some(RunStatus::Failed), None),
             Ending::Undo(phase) => {
@@ -72,7 +72,7 @@ impl Work<'_> {
             draft
         };
         let what = end.map(|how| EventKind::DidEnd { how });
-        let committed = self.commit_as_seen(slot, state, &[], what, decide).await?;
+        let committed = self.commit_as_seen(state, &[], what, decide).await?;
         if let WorkCommit::Committed { .. } = committed {
             self.run.set_state(State { phase, ..state });
             if phase.is_failed() {
@@ -107,34 +107,33 @@ impl Work<'_> {
     }
 
     /// Leaves the run as it is: another step or an operator acts next.
-    async fn leave(&self, slot: &Slot, state: State) -> Result<Option<Job>, Error> {
+    async fn leave(&self, state: State) -> Result<Option<Job>, Error> {
         let decide = |state: State| self.taken.leaving(&self.run.plan, state);
-        Ok(self.commit_as_seen(slot, state, &[], None, decide).await?.next())
+        Ok(self.commit_as_seen(state, &[], None, decide).await?.next())
     }
 
     /// Leaves a run that has steps in flight after all: the last of them settles it again. Requires that they still
     /// are.
-    async fn too_early(&self, slot: &Slot, state: State, live: Row) -> Result<Option<Job>, Error> {
+    async fn too_early(&self, state: State, live: Row) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let decide = |state: State| {
             let mut draft = self.taken.leaving(plan, state);
             seams::require_in_flight(&mut draft.batch, plan.keys.live(), live.clone());
             draft
         };
-        Ok(self.commit_as_seen(slot, state, &[], None, decide).await?.next())
+        Ok(self.commit_as_seen(state, &[], None, decide).await?.next())
     }
 
     /// Commits a decision that holds in one state only. If the state has changed the step is given back, and the run is
     /// settled again.
     pub(super) async fn commit_as_seen<'a>(
         &'a self,
-        slot: &Slot,
         seen: State,
         changes: &[ValueChange],
         what: Option<EventKind>,
         decide: impl Fn(State) -> onceflow_core::protocol::draft::Draft<'a>,
     ) -> Result<WorkCommit, Error> {
-        let asked = self.worker.claim_next(slot);
+        let asked = self.worker.claim_next(self.slot);
         let shared = &self.worker.shared;
         let order = if what.is_some() { shared.events.order_if_wanted().await } else { None };
         let committed =
@@ -164,7 +163,7 @@ impl Work<'_> {
     }
 
     /// Puts parked steps back into their queues: the worker that began it did not finish.
-    async fn unpark(&self, slot: &Slot, state: State, parked: &[(StepId, Row, Parked)]) -> Result<Option<Job>, Error> {
+    async fn unpark(&self, state: State, parked: &[(StepId, Row, Parked)]) -> Result<Option<Job>, Error> {
         let some = &parked[..parked.len().min(REMOVE_ROWS_MAX / 2)];
         let plan = &self.run.plan;
         let decide = |state: State| {
@@ -175,13 +174,12 @@ impl Work<'_> {
             draft.batch.ops.extend(leaving.batch.ops);
             draft
         };
-        Ok(self.commit_as_seen(slot, state, &[], None, decide).await?.next())
+        Ok(self.commit_as_seen(state, &[], None, decide).await?.next())
     }
 
     /// Folds a run whose outputs are all there.
     async fn finish(
         &self,
-        slot: &Slot,
         state: State,
         outputs: Vec<(String, onceflow_core::payload::Outcome)>,
         arrived: &[Received],
@@ -190,7 +188,7 @@ impl Work<'_> {
         let frame = self.taken.frame.clone();
         let hidden = self.run.plan.program.blocks[0].outputs.iter().map(|output| output.hidden);
         let outputs = outputs.into_iter().zip(hidden).filter(|(_, hidden)| !hidden).map(|(output, _)| output).collect();
-        self.fold(slot, state, Status::Done, outputs, Some(&frame), (arrived, &registrations)).await
+        self.fold(state, Status::Done, outputs, Some(&frame), (arrived, &registrations)).await
     }
 
     /// Deletes the registrations of compensations, which are not needed any more, but for the last few. Those go with
@@ -219,7 +217,6 @@ impl Work<'_> {
     /// Folds the run into one row and its outputs.
     pub(super) async fn fold(
         &self,
-        slot: &Slot,
         state: State,
         status: Status,
         outputs: Vec<(String, onceflow_core::payload::Outcome)>,
@@ -259,7 +256,7 @@ impl Work<'_> {
         };
         // In the state it was decided in: a run that was cancelled in between is settled again.
         let what = Some(EventKind::DidEnd { how });
-        let committed = self.commit_as_seen(slot, state, &changes, what, decide).await?;
+        let committed = self.commit_as_seen(state, &changes, what, decide).await?;
         let WorkCommit::Committed { next, .. } = committed else { return Ok(None) };
         shared.runs.forget(plan.keys.run);
         shared.signals.progress(plan.keys.run).notify_waiters();

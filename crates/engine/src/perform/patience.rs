@@ -126,13 +126,13 @@ impl Work<'_> {
 
     /// Handles a step that could not be performed through no fault of its own. It is given back, to be retried after a
     /// pause; after enough tries it is parked, and the run fails.
-    pub(super) async fn troubled(&self, slot: &crate::worker::Slot, error: Error) -> Result<Option<super::Job>, Error> {
+    pub(super) async fn troubled(&self, error: Error) -> Result<Option<super::Job>, Error> {
         if self.worker.troubles.of(&self.taken.claim.name) + 1 < TRIES_MAX || error.is_of_rows() {
             return Err(self.count_trouble(error).await);
         }
         self.worker.troubles.forget(&self.taken.claim.name);
         let causes = vec![String::from("the engine could not perform it"), error.to_string()];
-        self.put_aside(slot, causes).await
+        self.put_aside(causes).await
     }
 }
 

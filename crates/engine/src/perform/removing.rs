@@ -1,11 +1,7 @@
 //! Removes the rows of an ended run, in small batches, and folds the run when none are left.
 
 use super::{Job, Work, ending::failures};
-use crate::{
-    Error,
-    kernel::WorkCommit,
-    worker::{Slot, Worker},
-};
+use crate::{Error, kernel::WorkCommit, worker::Worker};
 use noted::{NOTED, Noted};
 use onceflow_core::{
     ValueChange,
@@ -25,7 +21,7 @@ use std::sync::Arc;
 
 impl Work<'_> {
     /// Removes all rows of the run, then the run.
-    pub(super) async fn tear_down(&self, slot: &Slot) -> Result<Option<Job>, Error> {
+    pub(super) async fn tear_down(&self) -> Result<Option<Job>, Error> {
         let Some(_) = self.worker.shared.runs.read_run(self.run.plan.keys.run).await? else { return Ok(None) };
         let (shared, plan, state) = (&self.worker.shared, &self.run.plan, self.run.state());
         // A large run takes longer to remove than a claim stands.
@@ -55,20 +51,20 @@ impl Work<'_> {
         }
         drop(ours);
         if state.phase.expires() {
-            return self.vanish(slot, state).await;
+            return self.vanish(state).await;
         }
         let noted = shared.row(plan.keys.rows.key(NOTED)).await?;
         let (failed, undone) = noted.as_deref().and_then(rows::read::<Noted>).unwrap_or_default();
         let status = run::removed_status(state.phase, failed, undone);
-        self.fold(slot, state, status, vec![], Some(&self.taken.frame), (&[], &[])).await
+        self.fold(state, status, vec![], Some(&self.taken.frame), (&[], &[])).await
     }
 
     /// Removes the frame of a run whose history has ended, and the run with it.
-    async fn vanish(&self, slot: &Slot, state: State) -> Result<Option<Job>, Error> {
+    async fn vanish(&self, state: State) -> Result<Option<Job>, Error> {
         let (shared, plan, header) = (&self.worker.shared, &self.run.plan, &self.run.header);
         let now = shared.records.now().await?;
         let decide = |state: State| run::vanish(plan, state, &self.taken, &self.taken.frame, header, now);
-        let committed = self.commit_as_seen(slot, state, &[], None, decide).await?;
+        let committed = self.commit_as_seen(state, &[], None, decide).await?;
         let WorkCommit::Committed { next, .. } = committed else { return Ok(None) };
         shared.runs.forget(plan.keys.run);
         shared.runs.was_removed(plan.keys.run);

@@ -19,7 +19,7 @@ use crate::{
     seams,
     shared::lock,
     task::{Data, Failure, FlowRows, Tx, Verdict},
-    worker::{Reserved, Slot},
+    worker::Reserved,
 };
 use body::Interrupted;
 pub(super) use body::{Started, blocking, overrun, panicked, walled};
@@ -39,7 +39,7 @@ pub(crate) use unknown::may_decide;
 
 impl Work<'_> {
     /// Performs a task, or several that are fused.
-    pub(super) async fn task(&self, slot: &Slot, inputs: Vec<Held>) -> Result<Option<Job>, Error> {
+    pub(super) async fn task(&self, inputs: Vec<Held>) -> Result<Option<Job>, Error> {
         let spec = self.spec();
         if let Some(class) = self.is_elsewhere(&spec) {
             return self.move_to(class, None).await.map(|()| None);
@@ -50,13 +50,13 @@ impl Work<'_> {
         let mut ready_step = self.taken.ready_step.clone();
         if let Some(started) = seams::may_have_run(&spec, &ready_step) {
             match self.verify(&inputs).await? {
-                Verdict::Unknown => return self.park_unknown(slot, started).await,
+                Verdict::Unknown => return self.park_unknown(started).await,
                 Verdict::Done(outputs) => {
-                    return match self.commit_outputs(slot, outputs, None, None, None).await {
+                    return match self.commit_outputs(outputs, None, None, None).await {
                         Err(Error::Values(values::Error::Blobs(blobs::Error::Content { why, .. }))) => {
-                            self.fail(slot, ready_step.failed + 1, unreadable_output(&why)).await
+                            self.fail(ready_step.failed + 1, unreadable_output(&why)).await
                         }
-                        Ok(Err(stop)) => self.stopped(slot, stop).await,
+                        Ok(Err(stop)) => self.stopped(stop).await,
                         committed => committed.map(|committed| committed.map_or(None, WorkCommit::next)),
                     };
                 }
@@ -64,7 +64,7 @@ impl Work<'_> {
             }
         }
         let memo = self.memo(&inputs).await?;
-        if let Some(next) = self.reuse(slot, memo.as_ref()).await? {
+        if let Some(next) = self.reuse(memo.as_ref()).await? {
             return Ok(next);
         }
         loop {
@@ -75,16 +75,16 @@ impl Work<'_> {
             // Resources come next: an at-most-once step is not marked as started while it waits for them.
             let reserved = match self.reserve(&spec).await? {
                 Ok(reserved) => reserved,
-                Err(stop) => return self.stopped(slot, stop).await,
+                Err(stop) => return self.stopped(stop).await,
             };
             // Nor is it marked as started while its inputs cannot be read.
             let scratch = self.scratch();
             let loaded = match data::load_all(&self.worker.shared.values, &inputs, Some(&scratch)).await {
                 Err(Error::Values(values::Error::Source(changed))) => {
-                    return self.park_changed(slot, attempt, (&changed, None), false).await;
+                    return self.park_changed(attempt, (&changed, None), false).await;
                 }
                 Err(error) if error.is_of_the_data() => {
-                    return self.fail(slot, attempt, vec![error.to_string()]).await;
+                    return self.fail(attempt, vec![error.to_string()]).await;
                 }
                 loaded => loaded?,
             };
@@ -98,7 +98,7 @@ impl Work<'_> {
                 None => given,
                 Some(changed) => {
                     let started = spec.effect == Effect::AtMostOnce;
-                    return self.park_changed(slot, attempt, (&changed, given.err()), started).await;
+                    return self.park_changed(attempt, (&changed, given.err()), started).await;
                 }
             };
             if let Ok(outputs) = &given {
@@ -106,14 +106,14 @@ impl Work<'_> {
             }
             let failure = match given {
                 Ok(outputs) => {
-                    match self.commit_outputs(slot, outputs, Some(&began.scratch), memo, tx.as_ref()).await {
+                    match self.commit_outputs(outputs, Some(&began.scratch), memo, tx.as_ref()).await {
                         // Rows that it has read changed meanwhile: nothing was done, and the body runs again.
                         Ok(Ok(WorkCommit::DecideAgain)) => continue,
                         Ok(Ok(committed)) => return Ok(committed.next()),
-                        Ok(Err(stop)) => return self.stopped(slot, stop).await,
+                        Ok(Err(stop)) => return self.stopped(stop).await,
                         // The task returned a file that does not exist: its error, not the store's.
                         Err(Error::Values(values::Error::Blobs(blobs::Error::Content { why, .. }))) => {
-                            return self.fail(slot, attempt, unreadable_output(&why)).await;
+                            return self.fail(attempt, unreadable_output(&why)).await;
                         }
                         Err(error) if error.is_of_the_data() => Failure::new(error.to_string()).finally(),
                         // There were enough tries. Another attempt would run the body again.
@@ -123,8 +123,8 @@ impl Work<'_> {
                         Err(error) => return Err(error),
                     }
                 }
-                Err(Interrupted::Stopped(stop)) => return self.stopped(slot, stop).await,
-                Err(Interrupted::Suspended(suspension)) => return self.suspend(slot, &ready_step, suspension).await,
+                Err(Interrupted::Stopped(stop)) => return self.stopped(stop).await,
+                Err(Interrupted::Suspended(suspension)) => return self.suspend(&ready_step, suspension).await,
                 Err(Interrupted::Failed(failure)) => match tx.as_ref().and_then(Tx::trouble) {
                     // The body failed because the store did not answer, which costs time and no attempt.
                     Some(trouble) => return Err(trouble.into()),
@@ -132,21 +132,21 @@ impl Work<'_> {
                 },
                 Err(Interrupted::TimedOut(ms, _)) if spec.effect == Effect::AtMostOnce => {
                     tracing::warn!(ms, "an at-most-once task exceeded its time limit; its outcome is unknown");
-                    return self.park_unknown(slot, self.taken.claim.fence).await;
+                    return self.park_unknown(self.taken.claim.fence).await;
                 }
                 Err(Interrupted::TimedOut(ms, more)) => Failure::timed_out(ms, more),
             };
             if !may_retry(&spec, &failure, attempt) {
                 let started = spec.effect == Effect::AtMostOnce && !failure.not_done;
-                return self.fail_as(slot, attempt, failure.causes, started).await;
+                return self.fail_as(attempt, failure.causes, started).await;
             }
             ready_step.failed = attempt;
             ready_step.started = None;
             ready_step.resumed = None;
-            match self.try_again(slot, &spec, &ready_step, failure.causes).await? {
+            match self.try_again(&spec, &ready_step, failure.causes).await? {
                 NextAttempt::Begins => {}
                 NextAttempt::Left => return Ok(None),
-                NextAttempt::RunFailed(failed) => return self.park_failed(slot, failed, None).await,
+                NextAttempt::RunFailed(failed) => return self.park_failed(failed, None).await,
             }
         }
     }
@@ -175,10 +175,10 @@ impl Work<'_> {
     }
 
     /// Leaves a step whose body may not start or was stopped.
-    async fn stopped(&self, slot: &Slot, stop: Stop) -> Result<Option<Job>, Error> {
+    async fn stopped(&self, stop: Stop) -> Result<Option<Job>, Error> {
         match stop {
             Stop::Lost => self.was_taken().await.map(|()| None),
-            Stop::Cancelled => self.stand_back(slot).await,
+            Stop::Cancelled => self.stand_back().await,
             Stop::Interrupted => self.give_back().await.map(|()| None),
         }
     }
@@ -205,7 +205,6 @@ impl Work<'_> {
     /// has read changed before it could commit; [`Stop`] if the work was stopped while a file was being stored.
     async fn commit_outputs(
         &self,
-        slot: &Slot,
         outputs: Vec<Data>,
         scratch: Option<&data::Scratch>,
         memo: Option<Digest>,
@@ -244,14 +243,13 @@ impl Work<'_> {
             None => onceflow_core::Timestamp::ZERO,
         };
         loop {
-            let committed =
-                match self.commit_stored(slot, (&outcomes, &changes), memo.as_ref(), tx.zip(Some(now))).await {
-                    Ok(committed) => committed,
-                    Err(error) => {
-                        patience.wait(error).await?;
-                        continue;
-                    }
-                };
+            let committed = match self.commit_stored((&outcomes, &changes), memo.as_ref(), tx.zip(Some(now))).await {
+                Ok(committed) => committed,
+                Err(error) => {
+                    patience.wait(error).await?;
+                    continue;
+                }
+            };
             match committed {
                 WorkCommit::Committed { .. } => {
                     self.worker.announcement.count_done(plan.keys.run);
@@ -275,7 +273,6 @@ impl Work<'_> {
     /// Tries once to commit outputs that are stored.
     async fn commit_stored(
         &self,
-        slot: &Slot,
         (outcomes, changes): (&[Outcome], &[values::ValueChange]),
         memo: Option<&Digest>,
         tx: Option<(&Tx, onceflow_core::Timestamp)>,
@@ -296,22 +293,16 @@ impl Work<'_> {
             }
             draft
         };
-        self.commit_outcome(slot, changes, Some(what), commit).await
+        self.commit_outcome(changes, Some(what), commit).await
     }
 
     /// Fails the step for good: delivers the failure if something around the step handles it, else parks the step until
     /// the run is retried.
-    pub(super) async fn fail(&self, slot: &Slot, attempt: u32, causes: Vec<String>) -> Result<Option<Job>, Error> {
-        self.fail_as(slot, attempt, causes, false).await
+    pub(super) async fn fail(&self, attempt: u32, causes: Vec<String>) -> Result<Option<Job>, Error> {
+        self.fail_as(attempt, causes, false).await
     }
 
-    async fn fail_as(
-        &self,
-        slot: &Slot,
-        attempt: u32,
-        causes: Vec<String>,
-        started: bool,
-    ) -> Result<Option<Job>, Error> {
+    async fn fail_as(&self, attempt: u32, causes: Vec<String>, started: bool) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
         let failed = Failed { address: self.address().await?.into(), attempt, causes: shortened(causes), started };
@@ -320,13 +311,13 @@ impl Work<'_> {
         let is_changed = failed.causes.first().is_some_and(|cause| cause.starts_with(SOURCE_CHANGED));
         if seams::delivers_failure((self.taken.frame.guarded || node.attempt) && !is_changed) {
             let why = format!("{}: {}", failed.address, failed.causes.join(": ")).into();
-            return self.give(slot, &step::failed_outputs(node, &why), Some(what)).await;
+            return self.give(&step::failed_outputs(node, &why), Some(what)).await;
         }
-        self.park_failed(slot, failed, Some(what)).await
+        self.park_failed(failed, Some(what)).await
     }
 
     /// Parks the step until the run is retried.
-    async fn park_failed(&self, slot: &Slot, failed: Failed, what: Option<EventKind>) -> Result<Option<Job>, Error> {
+    async fn park_failed(&self, failed: Failed, what: Option<EventKind>) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let park = |state: State| {
             let next = if self.run.finish_independent() || state.phase != Phase::Running {
@@ -336,7 +327,7 @@ impl Work<'_> {
             };
             step::park(plan, state, &self.taken, Why::Failed(failed.clone()), next)
         };
-        let committed = self.commit_outcome(slot, &[], what, park).await?;
+        let committed = self.commit_outcome(&[], what, park).await?;
         if !self.run.finish_independent() {
             self.worker.shared.runs.read_run(plan.keys.run).await?;
         }
@@ -351,7 +342,6 @@ impl Work<'_> {
     /// Records that an attempt failed, and waits before the next.
     async fn try_again(
         &self,
-        slot: &Slot,
         spec: &TaskSpec,
         ready_step: &ReadyStep,
         causes: Vec<String>,
@@ -368,7 +358,7 @@ impl Work<'_> {
         let committed = shared.commit(&self.run, &self.taken, None, &[], note).await?;
         let WorkCommit::Committed { position, .. } = committed else { return Ok(NextAttempt::Left) };
         self.tell_in_order(position, EventKind::DidFail(failed.clone())).await;
-        let (heartbeat, resting) = (self.heartbeat(true), self.worker.capacity.rest(slot));
+        let (heartbeat, resting) = (self.heartbeat(true), self.worker.capacity.rest(self.slot));
         let pause = shared.world.sleep(pause_ms(spec, ready_step.failed, shared.world.random()));
         if let Either::Right((Stop::Lost, _)) = select(pause, std::pin::pin!(heartbeat.stopped())).await {
             return Ok(NextAttempt::Left);

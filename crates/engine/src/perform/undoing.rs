@@ -12,7 +12,7 @@ use crate::{
     kernel::Heartbeat,
     shared::lock,
     task::{At, Attempt, Body, Data, Failure, Path, Step},
-    worker::{Slot, Whose},
+    worker::Whose,
 };
 use futures_util::future::{Either, select};
 use onceflow_core::{
@@ -32,7 +32,7 @@ type Given = Result<Vec<Data>, Failure>;
 
 impl Work<'_> {
     /// Undoes one step.
-    pub(super) async fn undo(&self, slot: &Slot) -> Result<Option<Job>, Error> {
+    pub(super) async fn undo(&self) -> Result<Option<Job>, Error> {
         let Some(_) = self.worker.shared.runs.read_run(self.run.plan.keys.run).await? else { return Ok(None) };
         self.note_failures(&super::ending::failures(&self.parked().await?)).await?;
         let number = self.taken.step.index;
@@ -40,7 +40,7 @@ impl Work<'_> {
         // Only this step changes registrations while the run is being undone. They are read before the body runs, so
         // that only the commit comes after it.
         let are_others = number == 0 && self.registrations().await?.iter().any(|(at, _)| *at != number);
-        let Some(row) = row else { return self.undone(slot, number, None, are_others).await };
+        let Some(row) = row else { return self.undone(number, None, are_others).await };
         let mut undo: Undo = rows::read(&row).ok_or_else(|| Error::damaged("a registration"))?;
         self.worker.shared.records.durable(self.position).await?;
         let Some((spec, body)) = self.undoer(&undo) else { return self.leave_to_others(&undo).await };
@@ -73,7 +73,7 @@ impl Work<'_> {
                 return Ok(None);
             }
         };
-        self.undone(slot, number, Some((undo, is_undone)), are_others).await
+        self.undone(number, Some((undo, is_undone)), are_others).await
     }
 
     /// The task that undoes the step. Of a compensation with code of its own the flow knows only the name, so any
@@ -176,13 +176,7 @@ impl Work<'_> {
 
     /// Ends the try of a compensation and makes the one before it ready. After the last, a run that was undone
     /// completely is removed; else it keeps the registrations of the failed ones, and waits.
-    async fn undone(
-        &self,
-        slot: &Slot,
-        number: u32,
-        undo: Option<(Undo, bool)>,
-        are_others: bool,
-    ) -> Result<Option<Job>, Error> {
+    async fn undone(&self, number: u32, undo: Option<(Undo, bool)>, are_others: bool) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
         let is_undone = undo.as_ref().is_none_or(|(_, is_undone)| *is_undone);
         let next = match number.checked_sub(1) {
@@ -203,7 +197,7 @@ impl Work<'_> {
             let what = EventKind::DidUndo { address: undo.address.to_string() };
             self.tell_in_order(self.worker.shared.records.position(), what).await;
         }
-        let committed = self.commit(slot, &[], what, decide).await?;
+        let committed = self.commit(&[], what, decide).await?;
         if next == AfterUndo::Stop {
             self.worker.shared.runs.read_run(plan.keys.run).await?;
             self.worker.shared.signals.progress(plan.keys.run).notify_waiters();

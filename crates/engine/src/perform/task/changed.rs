@@ -3,7 +3,7 @@
 //! either version: its outputs are dropped, and the run waits to be planned with the new content.
 
 use super::{super::Work, Interrupted, shortened};
-use crate::{Error, data::Scratch, error::SOURCE_CHANGED, events::EventKind, perform::Job, task::Data, worker::Slot};
+use crate::{Error, data::Scratch, error::SOURCE_CHANGED, events::EventKind, perform::Job, task::Data};
 use onceflow_core::protocol::rows::Failed;
 use onceflow_store::values::{self, SourceError};
 
@@ -31,7 +31,6 @@ impl Work<'_> {
     /// of date.
     pub(super) async fn park_changed(
         &self,
-        slot: &Slot,
         attempt: u32,
         (changed, interrupted): (&SourceError, Option<Interrupted>),
         started: bool,
@@ -48,6 +47,6 @@ impl Work<'_> {
         }
         let failed = Failed { address: self.address().await?.into(), attempt, causes: shortened(causes), started };
         let what = EventKind::DidFail(failed.clone());
-        self.park_failed(slot, failed, Some(what)).await
+        self.park_failed(failed, Some(what)).await
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     kernel::{Job, WorkCommit},
     shared::lock,
     task::Suspension,
-    worker::{Slot, Worker},
+    worker::Worker,
 };
 use onceflow_core::{
     limits,
@@ -22,16 +22,11 @@ use onceflow_core::{
 
 impl Work<'_> {
     /// Suspends the step with the handle of its attempt.
-    pub(super) async fn suspend(
-        &self,
-        slot: &Slot,
-        ready_step: &ReadyStep,
-        suspension: Suspension,
-    ) -> Result<Option<Job>, Error> {
+    pub(super) async fn suspend(&self, ready_step: &ReadyStep, suspension: Suspension) -> Result<Option<Job>, Error> {
         let Suspension { handle, timeout_ms } = suspension;
         if handle.len() > limits::HANDLE_BYTES_MAX {
             let why = format!("its handle has {} bytes, and may have {}", handle.len(), limits::HANDLE_BYTES_MAX);
-            return self.fail(slot, ready_step.failed + 1, vec![why]).await;
+            return self.fail(ready_step.failed + 1, vec![why]).await;
         }
         let shared = &self.worker.shared;
         let wakes = match timeout_ms {
@@ -41,7 +36,7 @@ impl Work<'_> {
         let address = self.address().await?;
         let why = Why::Suspended { address: address.as_str().into(), handle, wakes };
         let suspend = |state: State| step::suspend(&self.run.plan, state, &self.taken, ready_step, why.clone());
-        let committed = self.commit_outcome(slot, &[], Some(EventKind::WillWait { address }), suspend).await?;
+        let committed = self.commit_outcome(&[], Some(EventKind::WillWait { address }), suspend).await?;
         if wakes.is_some() && matches!(committed, WorkCommit::Committed { .. }) {
             shared.signals.due.notify_one();
         }

@@ -10,7 +10,6 @@ use crate::{
     runs::Run,
     shared::Shared,
     task::{Step, Verdict},
-    worker::Slot,
 };
 use futures_util::FutureExt;
 use onceflow_core::{
@@ -57,11 +56,11 @@ impl Work<'_> {
     }
 
     /// Parks the step as unknown: the run waits for an operator to report the outcome.
-    pub(super) async fn park_unknown(&self, slot: &Slot, started: Fence) -> Result<Option<Job>, Error> {
+    pub(super) async fn park_unknown(&self, started: Fence) -> Result<Option<Job>, Error> {
         let address = self.address().await?;
         let why = Why::Unknown { started, address: address.as_str().into() };
         let park = |state: State| step::park(&self.run.plan, state, &self.taken, why.clone(), state.phase);
-        self.commit_outcome(slot, &[], Some(EventKind::DidMarkUnknown { address }), park).await.map(WorkCommit::next)
+        self.commit_outcome(&[], Some(EventKind::DidMarkUnknown { address }), park).await.map(WorkCommit::next)
     }
 
     /// Commits the result of an at-most-once body whose claim was lost meanwhile: the result is valid until an operator
