@@ -216,7 +216,7 @@ impl Handle {
         self.is_for(&run.header)?;
         let outputs = &run.plan.program.blocks[0].outputs;
         let Some(port) = outputs.iter().position(|output| output.port.name == name) else { return Ok(None) };
-        let arrived = self.shared.outputs_arrived(&run).await?;
+        let arrived = self.shared.rows_of(&run.plan.keys).arrived_outputs().await?;
         let found = arrived.into_iter().find(|received| usize::from(received.port) == port);
         Ok(found.map(|received| received.outcome))
     }
@@ -375,7 +375,8 @@ impl Handle {
                 return self.resolve_undo(&run, address, resolution).await;
             }
             let is_it = |why: &Why| why.awaited().is_some_and(|at| **at == *address);
-            let Some((step, row, parked)) = self.shared.parked_for(&run.plan.keys, is_it, 1).await?.pop() else {
+            let Some((step, row, parked)) = self.shared.rows_of(&run.plan.keys).parked_for(is_it, 1).await?.pop()
+            else {
                 return Err(refused(format!("has no step {address} whose outcome is not known")));
             };
             let (plan, state) = (&run.plan, run.state());

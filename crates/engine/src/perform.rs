@@ -8,8 +8,6 @@ mod removing;
 mod task;
 mod undoing;
 
-pub(crate) use ending::failures;
-pub(crate) use removing::noted;
 pub(crate) use task::may_decide;
 
 use crate::{
@@ -17,6 +15,7 @@ use crate::{
     error::DAMAGE,
     events::EventKind,
     kernel::{Heartbeat, Job, WorkCommit},
+    run_rows::RunRows,
     runs::Run,
     seams,
     worker::{Slot, Whose, Worker},
@@ -187,6 +186,11 @@ impl Work<'_> {
             looks += 1;
         }
         Ok(looks > 0)
+    }
+
+    /// The rows of the run's generation.
+    pub(crate) fn rows(&self) -> RunRows<'_> {
+        self.worker.shared.rows_of(&self.run.plan.keys)
     }
 
     /// Watches over the work on the step. Only the loss of the claim stops it, unless `stops`.

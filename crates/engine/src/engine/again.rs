@@ -166,7 +166,7 @@ impl Handle {
         Box::pin(async move {
             let Some(run) = self.shared.runs.read_run(self.id()).await? else { return Ok(vec![]) };
             let is_it = |why: &Why| why.awaited().is_some();
-            let parked = self.shared.parked_for(&run.plan.keys, is_it, usize::MAX).await?;
+            let parked = self.shared.rows_of(&run.plan.keys).parked_for(is_it, usize::MAX).await?;
             let parked = parked.iter().map(|(step, _, parked)| (*step, &parked.why, &parked.ready_step));
             Ok(parked.filter_map(|(step, why, ready_step)| undecided_if(&run, step, why, ready_step)).collect())
         })
@@ -213,7 +213,7 @@ impl Shared {
         };
         loop {
             // A step that fails again meanwhile stands before this one, and is not tried a third time.
-            let mut parked = self.parked(&run.plan.keys, after, UNPARK_MAX).await?;
+            let mut parked = self.rows_of(&run.plan.keys).parked(after, UNPARK_MAX).await?;
             let Some((last, ..)) = parked.last() else { return Ok(tried) };
             let before = after.replace(*last);
             parked.retain(|(_, _, parked)| is_meant(&parked.why));
@@ -264,10 +264,8 @@ impl Handle {
     pub fn pending_undos(&self) -> BoxFuture<'_, Result<Vec<String>, Error>> {
         Box::pin(async move {
             let Some(run) = self.shared.runs.read_run(self.id()).await? else { return Ok(vec![]) };
-            let rows = self.shared.all_rows(run.plan.keys.rows.clone(), b"u").await?;
-            let read = |row: &[u8]| rows::read::<rows::Undo>(row).map(|undo| undo.address.to_string());
-            let damaged = || Error::damaged("how to undo a step");
-            rows.iter().rev().map(|(_, row)| read(row).ok_or_else(damaged)).collect()
+            let registered = self.shared.rows_of(&run.plan.keys).registrations().await?;
+            Ok(registered.iter().rev().map(|registration| registration.undo.address.to_string()).collect())
         })
     }
 }

@@ -4,12 +4,11 @@ use super::{Job, Work};
 use crate::{Error, RunStatus, error::DAMAGE, events::EventKind, kernel::WorkCommit, seams};
 use onceflow_core::{
     Name, Row,
-    limits::{REMOVE_ROWS_MAX, SCAN_ROWS_MAX},
+    limits::REMOVE_ROWS_MAX,
     payload::Stored,
     protocol::{
-        ids::{END, Generation, SETTLE, StepId, TEARDOWN, UNDO},
-        keys::Keys,
-        rows::{self, Failed, Finished, Frame, Parked, Phase, Received, State, Status, Undo, Why},
+        ids::{Generation, SETTLE, StepId, TEARDOWN, UNDO},
+        rows::{self, Finished, Frame, Parked, Phase, Received, State, Status, Undo, Why},
         run::{self, Ending, Fold},
     },
 };
@@ -26,12 +25,12 @@ impl Work<'_> {
         if let Some(live) = seams::in_flight(self.worker.shared.row(plan.keys.live()).await?) {
             return self.too_early(state, live).await;
         }
-        let arrived = self.outputs_arrived().await?;
+        let arrived = self.rows().arrived_outputs().await?;
         let outputs = run::outputs(plan, &self.taken.frame, &arrived);
-        let parked = self.parked().await?;
+        let (parked, _) = self.rows().parked_first().await?;
         let whys: Vec<_> = parked.iter().map(|(_, _, parked)| parked.why.clone()).collect();
-        let registered = self.registrations().await?;
-        let undos = seams::first_to_undo(&registered).map(|(number, _)| *number);
+        let registered = self.rows().registrations().await?;
+        let undos = seams::first_to_undo(&registered).map(|registration| registration.number);
         let next = match run::ending(state.phase, outputs.is_some(), &whys, undos.is_some()) {
             Ending::Done => return self.finish(state, outputs.expect("all outputs are there"), &arrived).await,
             Ending::Leave => return self.leave(state).await,
@@ -61,8 +60,8 @@ impl Work<'_> {
                 draft.batch.require_equals(plan.keys.parked(*step), row.clone());
             }
             seams::require_none_in_flight(&mut draft.batch, plan.keys.live());
-            if let Some((last, _)) = registered.last() {
-                draft.batch.require_absent(plan.keys.undo(last + 1));
+            if let Some(last) = registered.last() {
+                draft.batch.require_absent(plan.keys.undo(last.number + 1));
             }
             if let Some(step) = follow {
                 let ready_step = draft.ready_step(0, vec![]);
@@ -93,7 +92,7 @@ impl Work<'_> {
         if goes_on {
             return Ok(false);
         }
-        Ok(run::outputs(plan, &self.taken.frame, &self.outputs_arrived().await?).is_none())
+        Ok(run::outputs(plan, &self.taken.frame, &self.rows().arrived_outputs().await?).is_none())
     }
 
     /// The phase of a failed run, which can be retried until its history ends. A run that had failed already keeps its
@@ -150,16 +149,6 @@ impl Work<'_> {
             }
         }
         Ok(committed)
-    }
-
-    /// The outputs of the run that have arrived.
-    pub(super) async fn outputs_arrived(&self) -> Result<Vec<Received>, Error> {
-        self.worker.shared.outputs_arrived(&self.run).await
-    }
-
-    /// The parked steps that matter most.
-    pub(super) async fn parked(&self) -> Result<Vec<(StepId, Row, Parked)>, Error> {
-        self.worker.shared.parked_first(&self.run).await
     }
 
     /// Puts parked steps back into their queues: the worker that began it did not finish.
@@ -282,79 +271,6 @@ impl Work<'_> {
     }
 }
 
-impl crate::shared::Shared {
-    /// The outputs of a run that have arrived.
-    pub(crate) async fn outputs_arrived(&self, run: &crate::runs::Run) -> Result<Vec<Received>, Error> {
-        let keys = &run.plan.keys;
-        let scan = Scan::of(keys.rows.clone(), SCAN_ROWS_MAX).prefix(keys.inbox(StepId::of_run(END)));
-        let page = self.records.scan(self.shard(), scan).await?;
-        let read = |(_, row): &(Name, Row)| rows::read(row).ok_or_else(|| Error::damaged("an output of a run"));
-        page.rows.iter().map(read).collect()
-    }
-
-    /// The parked steps that say most about a run: first failed and unknown ones, wherever they stand, then others;
-    /// some of each.
-    pub(crate) async fn parked_first(&self, run: &crate::runs::Run) -> Result<Vec<(StepId, Row, Parked)>, Error> {
-        Ok(self.parked_first_of(&run.plan.keys).await?.0)
-    }
-
-    /// The same, and how many failed in all.
-    pub(crate) async fn parked_first_of(&self, keys: &Keys) -> Result<(Vec<(StepId, Row, Parked)>, usize), Error> {
-        const EACH_MAX: usize = 1000;
-        let (mut telling, mut others, mut after, mut failed) = (Vec::new(), Vec::new(), None, 0);
-        loop {
-            let page = self.parked(keys, after, SCAN_ROWS_MAX).await?;
-            let Some((last, ..)) = page.last() else { break };
-            after = Some(*last);
-            for parked in page {
-                failed += usize::from(matches!(parked.2.why, Why::Failed(_)));
-                let kind = if parked.2.why == Why::NotStarted { &mut others } else { &mut telling };
-                if kind.len() < EACH_MAX {
-                    kind.push(parked);
-                }
-            }
-        }
-        telling.append(&mut others);
-        Ok((telling, failed))
-    }
-
-    /// The parked steps of a run with such a reason, in order; at most `max`.
-    pub(crate) async fn parked_for(
-        &self,
-        keys: &Keys,
-        is_it: impl Fn(&Why) -> bool,
-        max: usize,
-    ) -> Result<Vec<(StepId, Row, Parked)>, Error> {
-        let (mut found, mut after) = (Vec::new(), None);
-        while found.len() < max {
-            let page = self.parked(keys, after, SCAN_ROWS_MAX).await?;
-            let Some((last, ..)) = page.last() else { break };
-            after = Some(*last);
-            found.extend(page.into_iter().filter(|(_, _, parked)| is_it(&parked.why)));
-        }
-        found.truncate(max);
-        Ok(found)
-    }
-
-    /// A page of the parked steps of a run, in order, after this one.
-    pub(crate) async fn parked(
-        &self,
-        keys: &Keys,
-        after: Option<StepId>,
-        limit: usize,
-    ) -> Result<Vec<(StepId, Row, Parked)>, Error> {
-        let after = after.map(|step| keys.parked(step).name);
-        let scan = Scan::of(keys.rows.clone(), limit).prefix(b"p").after(after);
-        let page = self.records.scan(self.shard(), scan).await?;
-        let read = |(name, row): &(Name, Row)| {
-            let parked = StepId::from_bytes(&name.as_bytes()[1..]).zip(rows::read(row));
-            let (step, parked) = parked.ok_or_else(|| Error::damaged("a step that was put aside"))?;
-            Ok((step, row.clone(), parked))
-        };
-        page.rows.iter().map(read).collect()
-    }
-}
-
 /// A step parked for that reason is why a run goes into this phase.
 fn decides(phase: Phase, why: &Why) -> bool {
     match why {
@@ -362,13 +278,4 @@ fn decides(phase: Phase, why: &Why) -> bool {
         Why::Failed(_) => phase.is_failed() || phase == Phase::UndoingFailed,
         Why::NotStarted => false,
     }
-}
-
-/// The failures among parked steps.
-pub(crate) fn failures(parked: &[(StepId, Row, Parked)]) -> Vec<Failed> {
-    let failed = |(_, _, parked): &(_, _, Parked)| match &parked.why {
-        Why::Failed(failed) => Some(failed.clone()),
-        Why::NotStarted | Why::Unknown { .. } | Why::Suspended { .. } => None,
-    };
-    parked.iter().filter_map(failed).collect()
 }

@@ -66,7 +66,7 @@ impl Handle {
     /// If the store does not answer.
     pub fn logs(&self) -> BoxFuture<'_, Result<Vec<StepLog>, Error>> {
         Box::pin(async move {
-            let rows = self.shared.all_rows(keys::logs(self.id()), b"").await?;
+            let rows = self.shared.kernel.all_rows(keys::logs(self.id()), b"").await?;
             Ok(rows.iter().filter_map(|(_, row)| rows::read(row)).collect())
         })
     }

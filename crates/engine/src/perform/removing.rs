@@ -1,8 +1,12 @@
 //! Removes the rows of an ended run, in small batches, and folds the run when none are left.
 
-use super::{Job, Work, ending::failures};
-use crate::{Error, kernel::WorkCommit, worker::Worker};
-use noted::{NOTED, Noted};
+use super::{Job, Work};
+use crate::{
+    Error,
+    kernel::WorkCommit,
+    run_rows::{NOTED, Noted},
+    worker::Worker,
+};
 use onceflow_core::{
     ValueChange,
     limits::REMOVE_ROWS_MAX,
@@ -26,7 +30,7 @@ impl Work<'_> {
         let (shared, plan, state) = (&self.worker.shared, &self.run.plan, self.run.state());
         // A large run takes longer to remove than a claim stands.
         let ours = self.heartbeat(false);
-        let failed = failures(&self.parked().await?);
+        let failed = self.rows().failures().await?;
         // The record that remains reports the failures, so they are noted before the failed steps go.
         self.note_failures(&failed).await?;
         self.worker.cancel_suspended(plan).await?;
@@ -53,8 +57,7 @@ impl Work<'_> {
         if state.phase.expires() {
             return self.vanish(state).await;
         }
-        let noted = shared.row(plan.keys.rows.key(NOTED)).await?;
-        let (failed, undone) = noted.as_deref().and_then(rows::read::<Noted>).unwrap_or_default();
+        let (failed, undone) = self.rows().noted().await?;
         let status = run::removed_status(state.phase, failed, undone);
         self.fold(state, status, vec![], Some(&self.taken.frame), (&[], &[])).await
     }
@@ -126,18 +129,6 @@ impl Work<'_> {
 
 /// Failures noted per run: enough to see what went wrong.
 const FAILURES_MAX: usize = 100;
-
-pub(crate) mod noted {
-    //! The failures of a run while it is undone and removed.
-
-    use onceflow_core::protocol::rows::Failed;
-
-    /// The name of the row.
-    pub(crate) const NOTED: &[u8] = b"x";
-
-    /// The failures, and the steps that could not be undone.
-    pub(crate) type Noted = (Vec<Failed>, Vec<Failed>);
-}
 
 impl Worker {
     /// Removes the rows of a generation that is not valid any more.

@@ -34,12 +34,12 @@ impl Work<'_> {
     /// Undoes one step.
     pub(super) async fn undo(&self) -> Result<Option<Job>, Error> {
         let Some(_) = self.worker.shared.runs.read_run(self.run.plan.keys.run).await? else { return Ok(None) };
-        self.note_failures(&super::ending::failures(&self.parked().await?)).await?;
+        self.note_failures(&self.rows().failures().await?).await?;
         let number = self.taken.step.index;
         let row = self.worker.shared.row(self.run.plan.keys.undo(number)).await?;
         // Only this step changes registrations while the run is being undone. They are read before the body runs, so
         // that only the commit comes after it.
-        let are_others = number == 0 && self.registrations().await?.iter().any(|(at, _)| *at != number);
+        let are_others = number == 0 && self.rows().registrations().await?.iter().any(|other| other.number != number);
         let Some(row) = row else { return self.undone(number, None, are_others).await };
         let mut undo: Undo = rows::read(&row).ok_or_else(|| Error::damaged("a registration"))?;
         self.worker.shared.records.durable(self.position).await?;

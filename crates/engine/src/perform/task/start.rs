@@ -10,7 +10,7 @@ use onceflow_core::{
         step,
     },
 };
-use onceflow_store::{Position, records::Scan};
+use onceflow_store::Position;
 
 /// Permission to run a body. Its input files stay until this is dropped, which must not be before its outputs are
 /// stored: it may give files that it was given.
@@ -98,28 +98,9 @@ impl Work<'_> {
     /// falling numbers undoes them first. `None` if an earlier attempt at this step has registered. One read answers
     /// both: a worker that had the step between then and our commit, and registered, took this number or a later one.
     async fn free_number(&self) -> Result<Option<u32>, Error> {
-        let registered = self.registrations().await?;
-        let is_registered = registered.iter().any(|(_, undo)| undo.step == self.taken.step);
-        Ok((!is_registered).then(|| registered.last().map_or(0, |(number, _)| number + 1)))
-    }
-
-    /// The registrations, by rising numbers.
-    pub(in crate::perform) async fn registrations(&self) -> Result<Vec<(u32, Undo)>, Error> {
-        let (shared, keys) = (&self.worker.shared, &self.run.plan.keys);
-        let (mut found, mut after) = (Vec::new(), None);
-        loop {
-            let scan = Scan::of(keys.rows.clone(), onceflow_core::limits::SCAN_ROWS_MAX).prefix(b"u").after(after);
-            let page = shared.records.scan(shared.shard(), scan).await?;
-            for (name, row) in &page.rows {
-                let number = name.as_bytes()[1..].try_into().ok().map(u32::from_be_bytes);
-                let undo = onceflow_core::protocol::rows::read(row);
-                found.push(number.zip(undo).ok_or_else(|| Error::damaged("a registration"))?);
-            }
-            after = page.rows.last().map(|(name, _)| name.clone());
-            if !page.more {
-                return Ok(found);
-            }
-        }
+        let registered = self.rows().registrations().await?;
+        let is_registered = registered.iter().any(|registration| registration.undo.step == self.taken.step);
+        Ok((!is_registered).then(|| registered.last().map_or(0, |last| last.number + 1)))
     }
 
     /// The directory for files of this attempt.

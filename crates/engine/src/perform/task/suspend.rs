@@ -49,7 +49,7 @@ impl Worker {
     /// is not offered here cannot be asked: its handle is logged, and given up.
     pub(in crate::perform) async fn cancel_suspended(&self, plan: &InstalledProgram) -> Result<(), Error> {
         let is_suspended = |why: &Why| matches!(why, Why::Suspended { .. });
-        for (step, _, parked) in self.shared.parked_for(&plan.keys, is_suspended, usize::MAX).await? {
+        for (step, _, parked) in self.shared.rows_of(&plan.keys).parked_for(is_suspended, usize::MAX).await? {
             let Why::Suspended { address, handle, .. } = &parked.why else { continue };
             let node = &plan.program.blocks[parked.ready_step.block as usize].nodes[step.node as usize];
             let NodeOp::Task(task) = &node.op else { continue };

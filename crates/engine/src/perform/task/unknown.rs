@@ -165,7 +165,7 @@ impl Shared {
         note: Option<Key>,
     ) -> Result<bool, Error> {
         let Some(frame) = self.runs.frame(run, step.frame).await? else { return Ok(false) };
-        let inbox = self.inbox(run, step).await?;
+        let inbox = self.rows_of(&run.plan.keys).inbox(step).await?;
         let memo = memo_of_parked(run, (step, parked), &frame, &inbox, self.kernel.fences.next());
         loop {
             if !may_decide(run.state().phase) {
@@ -202,13 +202,5 @@ impl Shared {
                 },
             }
         }
-    }
-
-    /// The deliveries to a step.
-    async fn inbox(&self, run: &Run, step: StepId) -> Result<Vec<onceflow_core::protocol::rows::Received>, Error> {
-        let rows = self.all_rows(run.plan.keys.rows.clone(), run.plan.keys.inbox(step).as_bytes()).await?;
-        let read =
-            |(_, row): &(_, Row)| onceflow_core::protocol::rows::read(row).ok_or_else(|| Error::damaged("an arrival"));
-        rows.iter().map(read).collect()
     }
 }
