@@ -3,6 +3,7 @@
 use crate::{
     Error, RunStatus, Summary, ValueOutline, data,
     engine::{HistoryEnd, Request},
+    perform::{decide_done, may_decide},
     shared::Shared,
     task::Data,
 };
@@ -380,7 +381,7 @@ impl Handle {
                 return Err(refused(format!("has no step {address} whose outcome is not known")));
             };
             let (plan, state) = (&run.plan, run.state());
-            if !crate::perform::may_decide(state.phase) {
+            if !may_decide(state.phase) {
                 return Err(refused(String::from("is being undone or removed")));
             }
             let applied = match resolution {
@@ -406,7 +407,8 @@ impl Handle {
                         )));
                     }
                     outcomes.extend(node.attempt.then_some(Outcome::None));
-                    self.shared.decide_done(&run, (step, &row, &parked), &outcomes, &storing.changes(), note).await?
+                    let step = (step, &row, &parked);
+                    decide_done(&self.shared, &run, step, &outcomes, &storing.changes(), note).await?
                 }
                 Resolution::Redo => {
                     let draft = noted(run::redo(plan, state, step, (&row, &parked)), note.as_ref());

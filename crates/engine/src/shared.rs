@@ -105,6 +105,11 @@ impl Shared {
         RunRows::new(&self.kernel, keys)
     }
 
+    /// The tasks that this engine offers now.
+    pub(crate) fn tasks(&self) -> Arc<Tasks> {
+        lock(&self.tasks).clone()
+    }
+
     pub(crate) fn resources(&self) -> Arc<Resources> {
         lock(&self.resources).clone()
     }
