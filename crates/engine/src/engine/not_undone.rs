@@ -10,7 +10,7 @@ use crate::{
 use futures_util::future::BoxFuture;
 use onceflow_core::protocol::{
     draft::Draft,
-    rows::{self, Failed, Phase, State},
+    rows::{self, Failed, Phase, RunState},
     run,
 };
 
@@ -79,7 +79,7 @@ impl Handle {
             let why = format!("has no step {address} that could not be undone");
             return Err(Error::Refused { key: self.key.clone(), why });
         };
-        let state: State = run.state();
+        let state: RunState = run.state();
         let is_last = registered.len() == 1;
         let forget = || run::drop_registration(&run.plan, state, (left.number, &left.row, &left.undo), is_last);
         let is_it = |failed: &Failed| *failed.address == *address;

@@ -8,7 +8,7 @@ use onceflow_core::{
     payload::{Outcome, Payload, Stored, list_digest},
     protocol::{
         ids::StepId,
-        rows::{self, Elements, Shape, State},
+        rows::{self, Elements, RunState, Shape},
         step,
     },
 };
@@ -58,7 +58,7 @@ impl<'a> Closing<'a> {
                 let (from, _) = carried.iter().find(|(_, to)| *to == port).expect("what varies in a loop is carried");
                 given[usize::from(*from)].outcome.clone()
             };
-            let turn = |state: State| step::next_iteration(plan, state, &self.work.taken, &next);
+            let turn = |state: RunState| step::next_iteration(plan, state, &self.work.taken, &next);
             let what = match self.work.shared().events.wanted() {
                 false => None,
                 true => {
@@ -92,7 +92,7 @@ impl<'a> Closing<'a> {
         let memo = StepMemo::new(self.work, self.work.taken.frame.memo.filter(|_| !has_failed));
         loop {
             let memo = memo.if_not_kept().await?;
-            let decide = |state: State| {
+            let decide = |state: RunState| {
                 let mut draft = step::close(plan, state, &self.work.taken, &outer, &outputs);
                 draft.changes.splice(0..0, gathers.iter().cloned());
                 if let Some(memo) = memo {

@@ -9,7 +9,7 @@ use onceflow_core::{
     payload::{Outcome, Payload},
     protocol::{
         ids::StepId,
-        rows::{Held, Shape, State},
+        rows::{Held, RunState, Shape},
         step,
     },
 };
@@ -69,7 +69,7 @@ impl Opening<'_> {
             NodeOp::Loop { body, .. } | NodeOp::Call { body } => (*body, 0),
             NodeOp::Task(_) | NodeOp::Fused(_) | NodeOp::Relay => unreachable!("only containers open frames"),
         };
-        let open = |state: State| step::open(plan, state, &self.work.taken, body, index, inputs, memo);
+        let open = |state: RunState| step::open(plan, state, &self.work.taken, body, index, inputs, memo);
         self.work.commit(&[], None, open).await.map(WorkCommit::next)
     }
 
@@ -100,7 +100,7 @@ impl Opening<'_> {
             };
         }
         let elements = step::elements(n as u32, ops_per_element(&plan.program, plan, body), concurrency);
-        let open = |state: State| step::open_each(plan, state, &self.work.taken, body, elements, &self.inputs, memo);
+        let open = |state: RunState| step::open_each(plan, state, &self.work.taken, body, elements, &self.inputs, memo);
         let what = EventKind::DidOpen { address: self.work.address_if_wanted().await?, elements: elements.n };
         self.work.commit(&[], Some(what), open).await.map(WorkCommit::next)
     }
@@ -152,7 +152,7 @@ pub(super) async fn open_chunk(work: &Work<'_>) -> Result<Option<Job>, Error> {
         let list = lists[usize::from(port)].as_ref().expect("only lists are gone over");
         list[(index - range.start) as usize].clone()
     };
-    let open = |state: State| step::open_chunk(plan, state, &work.taken, &element);
+    let open = |state: RunState| step::open_chunk(plan, state, &work.taken, &element);
     work.commit(&[], None, open).await.map(WorkCommit::next)
 }
 

@@ -7,7 +7,7 @@ use onceflow_core::{
     payload::{Outcome, Stored},
     protocol::{
         ids::Generation,
-        rows::{self, Finished, Header, Received, State, Status},
+        rows::{self, Finished, Header, Received, RunState, Status},
         run::{self, Fold},
     },
 };
@@ -17,7 +17,7 @@ use onceflow_store::values::ValueChange;
 /// outputs that arrived and these registrations go with its rows.
 pub(super) async fn fold(
     work: &Work<'_>,
-    state: State,
+    state: RunState,
     status: Status,
     outputs: Vec<(String, Outcome)>,
     (arrived, registrations): (&[Received], &[(Name, Row)]),
@@ -45,7 +45,7 @@ pub(super) async fn fold(
             sealed: Some(sealed),
         },
     };
-    let decide = |state: State| {
+    let decide = |state: RunState| {
         let mut draft = run::fold(plan, state, &work.taken, Some(&work.taken.frame), &fold);
         run::release_outputs(plan, &mut draft, arrived);
         for (name, row) in registrations {

@@ -6,7 +6,7 @@ use onceflow_core::{
     Digest,
     protocol::{
         memo::memo_of,
-        rows::{self, Held, Memo, State},
+        rows::{self, Held, Memo, RunState},
         step,
     },
 };
@@ -56,7 +56,7 @@ impl<'a> StepMemo<'a> {
             return Ok(None);
         }
         let what = EventKind::DidReuse { address: self.work.address_if_wanted().await? };
-        let commit = |state: State| {
+        let commit = |state: RunState| {
             let mut draft = step::commit(plan, state, &self.work.taken, &outputs);
             draft.batch.require_present(plan.keys.memo(memo));
             draft

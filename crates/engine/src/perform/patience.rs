@@ -7,7 +7,7 @@ use futures_util::future::{BoxFuture, Either, select};
 use onceflow_core::{
     Name,
     protocol::{
-        rows::{Failed, Phase, State, Why},
+        rows::{Failed, Phase, RunState, Why},
         step,
     },
 };
@@ -170,7 +170,7 @@ impl<'a> Trouble<'a> {
         tracing::error!(?causes, run = %self.work.run.key, address, "parking a step; its run fails");
         let attempt = self.work.taken.ready_step.failed + 1;
         let failed = Failed { address: address.into(), attempt, causes, started: false };
-        let park = |state: State| {
+        let park = |state: RunState| {
             let next = if state.phase == Phase::Running { Phase::Failing } else { state.phase };
             step::park(&self.work.run.plan, state, &self.work.taken, Why::Failed(failed.clone()), next)
         };

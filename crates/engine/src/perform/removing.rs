@@ -11,7 +11,7 @@ use onceflow_core::{
         draft::Draft,
         ids::{FrameId, RunId, StepId},
         keys::{Keys, SETTINGS},
-        rows::{self, ReadyStep, State},
+        rows::{self, ReadyStep, RunState},
         run,
     },
 };
@@ -55,10 +55,10 @@ pub(super) async fn tear_down(work: &Work<'_>) -> Result<Option<Job>, Error> {
 }
 
 /// Removes the frame of a run whose history has ended, and the run with it.
-async fn vanish(work: &Work<'_>, state: State) -> Result<Option<Job>, Error> {
+async fn vanish(work: &Work<'_>, state: RunState) -> Result<Option<Job>, Error> {
     let (shared, plan, header) = (work.shared(), &work.run.plan, &work.run.header);
     let now = shared.records.now().await?;
-    let decide = |state: State| run::vanish(plan, state, &work.taken, &work.taken.frame, header, now);
+    let decide = |state: RunState| run::vanish(plan, state, &work.taken, &work.taken.frame, header, now);
     let committed = work.commit_as_seen(state, &[], None, decide).await?;
     let WorkCommit::Committed { next, .. } = committed else { return Ok(None) };
     shared.runs.forget(plan.keys.run);

@@ -7,7 +7,7 @@ use onceflow_core::{
     limits::REMOVE_ROWS_MAX,
     protocol::{
         ids::{SETTLE, StepId, TEARDOWN, UNDO},
-        rows::{self, Parked, Phase, Received, State, Status, Undo, Why},
+        rows::{self, Parked, Phase, Received, RunState, Status, Undo, Why},
         run::{self, Ending},
     },
 };
@@ -17,7 +17,7 @@ use onceflow_store::records::Scan;
 pub(super) struct Settling<'a> {
     work: &'a Work<'a>,
     /// The state in which the run is settled: a decision holds in no other.
-    state: State,
+    state: RunState,
 }
 
 /// Decides how the run goes on.
@@ -61,7 +61,7 @@ impl Settling<'_> {
             }
         };
         let (phase, end, follow) = next;
-        let decide = |state: State| {
+        let decide = |state: RunState| {
             let mut draft = run::change_phase(plan, state, &self.work.taken, phase);
             // The parked step that decided this must still be parked: an operator may have reported its outcome
             // meanwhile.
@@ -82,7 +82,7 @@ impl Settling<'_> {
         let what = end.map(|how| EventKind::DidEnd { how });
         let committed = self.work.commit_as_seen(self.state, &[], what, decide).await?;
         if let WorkCommit::Committed { .. } = committed {
-            self.work.run.set_state(State { phase, ..state });
+            self.work.run.set_state(RunState { phase, ..state });
             if phase.is_failed() {
                 self.work.shared().signals.due.notify_one();
             }
@@ -116,7 +116,7 @@ impl Settling<'_> {
 
     /// Leaves the run as it is: another step or an operator acts next.
     async fn leave(&self) -> Result<Option<Job>, Error> {
-        let decide = |state: State| self.work.taken.leaving(&self.work.run.plan, state);
+        let decide = |state: RunState| self.work.taken.leaving(&self.work.run.plan, state);
         Ok(self.work.commit_as_seen(self.state, &[], None, decide).await?.next())
     }
 
@@ -124,7 +124,7 @@ impl Settling<'_> {
     /// are.
     async fn too_early(&self, live: Row) -> Result<Option<Job>, Error> {
         let plan = &self.work.run.plan;
-        let decide = |state: State| {
+        let decide = |state: RunState| {
             let mut draft = self.work.taken.leaving(plan, state);
             seams::require_in_flight(&mut draft.batch, plan.keys.live(), live.clone());
             draft
@@ -136,7 +136,7 @@ impl Settling<'_> {
     async fn unpark(&self, parked: &[(StepId, Row, Parked)]) -> Result<Option<Job>, Error> {
         let some = &parked[..parked.len().min(REMOVE_ROWS_MAX / 2)];
         let plan = &self.work.run.plan;
-        let decide = |state: State| {
+        let decide = |state: RunState| {
             let mut draft = run::unpark(plan, state, some);
             // The claim on settling goes with it: when nothing is in flight again, it is settled again.
             let leaving = self.work.taken.leaving(plan, state);

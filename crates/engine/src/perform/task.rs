@@ -25,7 +25,7 @@ use onceflow_core::{
     limits,
     model::{Effect, TaskSpec, program::NodeOp},
     protocol::{
-        rows::{Failed, Held, Phase, ReadyStep, State},
+        rows::{Failed, Held, Phase, ReadyStep, RunState},
         step,
     },
 };
@@ -232,7 +232,7 @@ impl<'a> TaskStep<'a> {
             started: false,
         };
         tracing::debug!(address = %failed.address, attempt = failed.attempt, causes = ?failed.causes, "an attempt failed");
-        let note = |state: State| step::note(&self.work.run.plan, state, &self.work.taken, ready_step);
+        let note = |state: RunState| step::note(&self.work.run.plan, state, &self.work.taken, ready_step);
         let committed = shared.commit(&self.work.run, &self.work.taken, None, &[], note).await?;
         let WorkCommit::Committed { position, .. } = committed else { return Ok(NextAttempt::Left) };
         self.work.tell_in_order(position, EventKind::DidFail(failed.clone())).await;

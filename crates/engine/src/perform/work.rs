@@ -22,7 +22,7 @@ use onceflow_core::{
     payload::Outcome,
     protocol::{
         draft::Draft,
-        rows::{Failed, Phase, Shape, State, Why},
+        rows::{Failed, Phase, RunState, Shape, Why},
         step::{self, Taken},
     },
 };
@@ -45,7 +45,7 @@ impl Work<'_> {
         &'a self,
         changes: &[ValueChange],
         what: Option<EventKind>,
-        decide: impl Fn(State) -> Draft<'a>,
+        decide: impl Fn(RunState) -> Draft<'a>,
     ) -> Result<WorkCommit, Error> {
         let asked = self.worker.claim_next(self.slot);
         let shared = &self.shared();
@@ -68,7 +68,7 @@ impl Work<'_> {
         &'a self,
         changes: &[ValueChange],
         what: Option<EventKind>,
-        decide: impl Fn(State) -> Draft<'a>,
+        decide: impl Fn(RunState) -> Draft<'a>,
     ) -> Result<WorkCommit, Error> {
         loop {
             let committed = self.commit(changes, what.clone(), &decide).await?;
@@ -128,10 +128,10 @@ impl Work<'_> {
     /// settled again.
     pub(super) async fn commit_as_seen<'a>(
         &'a self,
-        seen: State,
+        seen: RunState,
         changes: &[ValueChange],
         what: Option<EventKind>,
-        decide: impl Fn(State) -> Draft<'a>,
+        decide: impl Fn(RunState) -> Draft<'a>,
     ) -> Result<WorkCommit, Error> {
         let asked = self.worker.claim_next(self.slot);
         let shared = &self.shared();
@@ -154,7 +154,7 @@ impl Work<'_> {
 
     /// Commits the outputs of a node.
     pub(super) async fn give(&self, outputs: &[Outcome], what: Option<EventKind>) -> Result<Option<Job>, Error> {
-        let commit = |state: State| step::commit(&self.run.plan, state, &self.taken, outputs);
+        let commit = |state: RunState| step::commit(&self.run.plan, state, &self.taken, outputs);
         let committed = self.commit_outcome(&[], what, commit).await?;
         self.got_on(self.taken.frame.shape, self.taken.step.node);
         Ok(committed.next())
@@ -202,7 +202,7 @@ impl Work<'_> {
     /// Parks the step until the run is retried.
     pub(super) async fn park_failed(&self, failed: Failed, what: Option<EventKind>) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
-        let park = |state: State| {
+        let park = |state: RunState| {
             let next = if self.run.finish_independent() || state.phase != Phase::Running {
                 state.phase
             } else {
@@ -226,7 +226,7 @@ impl Work<'_> {
             self.pause_and_give_back().await?;
             return Ok(None);
         }
-        let park = |state: State| step::park(&self.run.plan, state, &self.taken, Why::NotStarted, state.phase);
+        let park = |state: RunState| step::park(&self.run.plan, state, &self.taken, Why::NotStarted, state.phase);
         self.commit(&[], None, park).await.map(WorkCommit::next)
     }
 

@@ -19,7 +19,7 @@ use onceflow_core::{
     Timestamp,
     model::Effect,
     payload::Outcome,
-    protocol::{rows::State, step},
+    protocol::{rows::RunState, step},
 };
 use onceflow_store::values::ValueChange;
 
@@ -121,7 +121,7 @@ impl StoredOutputs<'_> {
         let (work, plan) = (self.work, &self.work.run.plan);
         let memo = self.memo.if_not_kept().await?;
         let what = EventKind::DidCommit { address: work.address_if_wanted().await? };
-        let commit = |state: State| {
+        let commit = |state: RunState| {
             let mut draft = step::commit(plan, state, &work.taken, self.outcomes);
             if let Some((tx, now)) = self.tx.filter(|_| seams::commits_writes()) {
                 tx.apply_to(&mut draft.batch, now, work.taken.claim.name.as_bytes());

@@ -5,7 +5,7 @@ use crate::{Error, data::Scratch, kernel::WorkCommit, perform::Work, seams};
 use onceflow_core::{
     model::{Effect, TaskSpec},
     protocol::{
-        rows::{Held, ReadyStep, State, Undo},
+        rows::{Held, ReadyStep, RunState, Undo},
         step,
     },
 };
@@ -61,7 +61,7 @@ impl StartRecord<'_> {
         let task = plan.program.undo_of(self.spec);
         let address: std::sync::Arc<str> = self.work.address().await?.into();
         loop {
-            let note = |state: State| {
+            let note = |state: RunState| {
                 let mut draft = step::note(plan, state, &self.work.taken, ready_step);
                 if let (Some(number), Some(task)) = (number, task) {
                     let undo = Undo {

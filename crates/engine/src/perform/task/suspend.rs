@@ -14,7 +14,7 @@ use onceflow_core::{
     model::program::NodeOp,
     protocol::{
         draft::InstalledProgram,
-        rows::{ReadyStep, State, Why},
+        rows::{ReadyStep, RunState, Why},
         step,
     },
 };
@@ -35,7 +35,7 @@ impl TaskStep<'_> {
         let address = self.work.address().await?;
         let why = Why::Suspended { address: address.as_str().into(), handle, wakes };
         let suspend =
-            |state: State| step::suspend(&self.work.run.plan, state, &self.work.taken, ready_step, why.clone());
+            |state: RunState| step::suspend(&self.work.run.plan, state, &self.work.taken, ready_step, why.clone());
         let committed = self.work.commit_outcome(&[], Some(EventKind::WillWait { address }), suspend).await?;
         if wakes.is_some() && matches!(committed, WorkCommit::Committed { .. }) {
             shared.signals.due.notify_one();

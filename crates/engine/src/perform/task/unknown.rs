@@ -25,7 +25,7 @@ use onceflow_core::{
         ids::StepId,
         memo::memo_of,
         premise::Premise,
-        rows::{Frame, Parked, Phase, Received, State, Why},
+        rows::{Frame, Parked, Phase, Received, RunState, Why},
         run,
         step::{self, Taken},
     },
@@ -65,7 +65,7 @@ impl TaskStep<'_> {
     pub(super) async fn park_unknown(&self, started: Fence) -> Result<Option<Job>, Error> {
         let address = self.work.address().await?;
         let why = Why::Unknown { started, address: address.as_str().into() };
-        let park = |state: State| step::park(&self.work.run.plan, state, &self.work.taken, why.clone(), state.phase);
+        let park = |state: RunState| step::park(&self.work.run.plan, state, &self.work.taken, why.clone(), state.phase);
         self.work.commit_outcome(&[], Some(EventKind::DidMarkUnknown { address }), park).await.map(WorkCommit::next)
     }
 }
