@@ -99,7 +99,7 @@ impl Engine {
             let writer = writer.upgrade();
             Box::pin(async move {
                 match writer {
-                    Some(writer) => writer.register_writer().await,
+                    Some(writer) => writer.registry.register_writer().await,
                     None => Ok(()),
                 }
             })

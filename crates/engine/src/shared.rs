@@ -2,8 +2,8 @@
 //! job.
 
 use crate::{
-    Error, event_log::EventLogs, events::Events, kernel::Kernel, options::Options, resources::Resources,
-    run_rows::RunRows, runs::Runs, signals::Signals, task::Tasks,
+    Error, event_log::EventLogs, events::Events, kernel::Kernel, options::Options, registry::Registry,
+    resources::Resources, run_rows::RunRows, runs::Runs, signals::Signals, task::Tasks,
 };
 use onceflow_core::{
     Fences, Key, Row, Shard,
@@ -12,7 +12,7 @@ use onceflow_core::{
 use onceflow_store::{Records, World, values::Values};
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 /// The parts of an engine.
@@ -37,8 +37,7 @@ pub(crate) struct Shared {
     pub(crate) small: Arc<crate::data::SmallFiles>,
     /// Runs without a history whose last handle was dropped.
     pub(crate) abandoned: Mutex<BTreeMap<RunId, String>>,
-    /// This engine is registered as a writer of large values that does not work.
-    pub(crate) is_writer: AtomicBool,
+    pub(crate) registry: Registry,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -62,23 +61,24 @@ impl Shared {
             is_same_attempt: step::is_same_attempt,
         });
         let small = options.scratch.join(crate::data::scratch_name(kernel.fences.incarnation()));
+        let small = crate::data::SmallFiles::new(small);
         let events = Events::new(world.clone(), options.event_log.is_some());
         Arc::new(Shared {
             records,
             values,
             world,
-            options,
             events,
             event_logs: EventLogs::default(),
+            registry: Registry::new(kernel.clone(), small.clone(), &options),
             runs: Runs::new(kernel.clone()),
             kernel,
             signals: Signals::new(),
             tasks: Mutex::default(),
             resources,
             lists: crate::data::Lists::default(),
-            small: crate::data::SmallFiles::new(small),
+            small,
+            options,
             abandoned: Mutex::default(),
-            is_writer: AtomicBool::new(false),
         })
     }
 

@@ -1,7 +1,7 @@
 //! Frees the steps of a worker that is known to be gone at once, without waiting for their deadlines.
 
 use super::Engine;
-use crate::{Error, WorkerInfo, worker::announce::Registration};
+use crate::{Error, WorkerInfo};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     Fence, Group, Row,
@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 impl Engine {
     /// The unique and permanent id of this worker, to be passed to [`Engine::release`] once it is gone.
     pub fn incarnation(&self) -> u128 {
-        self.shared.kernel.fences.incarnation()
+        self.shared.registry.incarnation()
     }
 
     /// Frees all steps that a worker has claimed, whatever their deadlines, deletes its registration, and returns their
@@ -36,12 +36,14 @@ impl Engine {
                     }
                 }
             }
-            let row = self.shared.row(keys::workers().key(incarnation.to_be_bytes())).await?;
-            let worker = row.as_deref().and_then(rows::read::<Registration>);
+            let worker = self.shared.registry.of(incarnation).await?;
             if let Some(worker) = &worker {
                 self.shared.values.abandon_writer(worker.writer).await?;
             }
-            self.shared.unregister(incarnation, &worker.map(|worker| worker.about).unwrap_or_default()).await?;
+            self.shared
+                .registry
+                .unregister(incarnation, &worker.map(|worker| worker.about).unwrap_or_default())
+                .await?;
             Ok(freed)
         })
     }

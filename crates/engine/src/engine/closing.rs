@@ -40,7 +40,7 @@ impl Engine {
             if let Some(worker) = &self.worker {
                 worker.leave().await;
             }
-            self.shared.leave_writers().await;
+            self.shared.registry.leave_writers().await;
             self.shared.small.clear();
             drained
         })

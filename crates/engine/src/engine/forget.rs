@@ -111,7 +111,7 @@ impl Engine {
     /// If the store does not answer.
     pub fn remove_due(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
-            self.shared.tidy_workers().await?;
+            self.shared.registry.tidy().await?;
             self.shared.remove_due().await.map(drop)
         })
     }

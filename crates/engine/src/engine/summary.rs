@@ -81,7 +81,7 @@ impl Engine {
         Box::pin(async move {
             let scan = Scan::of(keys::heads(), limit.min(SCAN_ROWS_MAX)).after(after.map(onceflow_core::Name::new));
             let page = self.shared.records.scan(self.shared.shard(), scan).await?;
-            let workers = self.shared.workers().await?;
+            let workers = self.shared.registry.workers().await?;
             let mut found = Vec::with_capacity(page.rows.len());
             for (key, row) in &page.rows {
                 let key = String::from_utf8_lossy(key.as_bytes()).into_owned();
@@ -123,7 +123,7 @@ impl Handle {
             loop {
                 let row = self.shared.row(keys::heads().key(&self.key)).await?;
                 let Some(row) = row else { return Err(self.shared.no_run(&self.key).await) };
-                let (request, workers) = (self.request.as_deref(), self.shared.workers().await?);
+                let (request, workers) = (self.request.as_deref(), self.shared.registry.workers().await?);
                 if let Some(summary) = self.shared.summary(&self.key, &row, request, &workers).await? {
                     crate::seams::before_report(&*self.shared.records).await?;
                     return Ok(summary);

@@ -5,11 +5,9 @@ use super::Engine;
 use crate::{
     Error, Handle,
     options::About,
+    registry::Registration,
     shared::{Shared, lock},
-    worker::{
-        announce::{Registration, incarnation},
-        unserved::Unserved,
-    },
+    worker::unserved::Unserved,
 };
 use futures_util::future::BoxFuture;
 use onceflow_core::{
@@ -19,7 +17,7 @@ use onceflow_core::{
         claim,
         draft::InstalledProgram,
         ids::{RunId, StepId},
-        keys, rows, step,
+        keys, step,
     },
 };
 use onceflow_store::records::Scan;
@@ -75,7 +73,7 @@ pub struct WorkerStep {
 
 impl WorkerInfo {
     /// A registration as of now.
-    pub(super) fn of(incarnation: u128, worker: Registration, now: Timestamp) -> Self {
+    pub(crate) fn of(incarnation: u128, worker: Registration, now: Timestamp) -> Self {
         let silent_ms = now.ms_since(worker.seen);
         WorkerInfo {
             incarnation,
@@ -168,7 +166,7 @@ impl Engine {
     /// If the store does not answer.
     pub fn workers(&self) -> BoxFuture<'_, Result<Vec<WorkerInfo>, Error>> {
         Box::pin(async move {
-            let mut workers = self.shared.workers().await?;
+            let mut workers = self.shared.registry.workers().await?;
             if workers.is_empty() {
                 return Ok(workers);
             }
@@ -192,12 +190,7 @@ impl Engine {
     /// # Errors
     /// If the store does not answer.
     pub fn ended_workers(&self) -> BoxFuture<'_, Result<Vec<WorkerInfo>, Error>> {
-        Box::pin(async move {
-            let has_ended = |shared: &Shared, incarnation, worker: &Registration, _| {
-                shared.has_ended(incarnation, worker) == Some(true)
-            };
-            self.shared.workers_that(has_ended).await
-        })
+        Box::pin(async move { self.shared.registry.ended_workers().await })
     }
 
     /// The ready steps, by class; separately, those that wait for workers that offer their task.
@@ -206,7 +199,7 @@ impl Engine {
     /// If the store does not answer.
     pub fn backlog(&self) -> BoxFuture<'_, Result<Vec<Backlog>, Error>> {
         Box::pin(async move {
-            let workers = self.shared.workers().await?;
+            let workers = self.shared.registry.workers().await?;
             let unserved: BTreeMap<_, _> = self
                 .shared
                 .unserved()
@@ -253,7 +246,7 @@ impl Handle {
         Box::pin(async move {
             let id = self.id();
             let Some(run) = self.shared.runs.read_run(id).await? else { return Ok(vec![]) };
-            let workers = self.shared.workers().await?;
+            let workers = self.shared.registry.workers().await?;
             let mut found = Vec::new();
             for (queue, class, tasks) in self.shared.queues_of(&run.plan).await? {
                 if workers.iter().any(|worker| worker.can(&class, &tasks)) {
@@ -282,7 +275,7 @@ impl Handle {
             if is_alone || phase.dispatches() || !phase.is_open() {
                 return Ok(());
             }
-            let workers = self.shared.workers().await?;
+            let workers = self.shared.registry.workers().await?;
             for (queue, class, tasks) in self.shared.queues_of(&run.plan).await? {
                 let Some(stopped) = self.shared.stopped(id, run.plan.keys.generation).await? else { return Ok(()) };
                 if workers.iter().any(|worker| worker.can(&class, &tasks)) || self.shared.takes(&class, &tasks) {
@@ -308,28 +301,6 @@ impl Shared {
         };
         let takes = options.works && takes;
         takes && tasks.iter().all(|(name, version)| lock(&self.tasks).offer(name, version))
-    }
-
-    /// The registered workers that are not gone, without their steps.
-    pub(super) async fn workers(&self) -> Result<Vec<WorkerInfo>, Error> {
-        self.workers_that(|shared, incarnation, worker, now| !shared.is_gone(incarnation, worker, now)).await
-    }
-
-    async fn workers_that(
-        &self,
-        is_wanted: impl Fn(&Shared, u128, &Registration, Timestamp) -> bool,
-    ) -> Result<Vec<WorkerInfo>, Error> {
-        let all = self.registrations().await?;
-        if all.is_empty() {
-            return Ok(vec![]);
-        }
-        let now = self.records.now().await?;
-        let info = |(name, row): &(Name, onceflow_core::Row)| {
-            let (incarnation, worker) = incarnation(name).zip(rows::read::<Registration>(row))?;
-            (worker.works && is_wanted(self, incarnation, &worker, now))
-                .then(|| WorkerInfo::of(incarnation, worker, now))
-        };
-        Ok(all.iter().filter_map(info).collect())
     }
 
     /// The queues that steps of a program may stand in, but for the internal one; each with its class, and the tasks it
