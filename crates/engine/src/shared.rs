@@ -2,7 +2,7 @@
 //! job.
 
 use crate::{
-    Error, event_log::EventLogs, events::Events, kernel::Kernel, options::Options, registry::Registry,
+    Error, event_log::EventLogs, events::Events, kernel::Kernel, options::Options, queues::Queues, registry::Registry,
     resources::Resources, run_rows::RunRows, runs::Runs, signals::Signals, task::Tasks,
 };
 use onceflow_core::{
@@ -103,6 +103,11 @@ impl Shared {
     /// The rows of a generation of a run.
     pub(crate) fn rows_of<'a>(&'a self, keys: &'a Keys) -> RunRows<'a> {
         RunRows::new(&self.kernel, keys)
+    }
+
+    /// The queues of the store.
+    pub(crate) fn queues(&self) -> Queues<'_> {
+        Queues::new(&self.kernel, &self.runs)
     }
 
     /// The tasks that this engine offers now.

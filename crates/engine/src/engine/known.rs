@@ -17,12 +17,10 @@ use onceflow_core::{
         validity::output_address,
     },
     protocol::{
-        draft::InstalledProgram,
         ids::{END, FrameId, StepId},
-        keys::{self, Keys},
+        keys::Keys,
         memo::memo_of,
-        rows::{self, Held, Memo, ReadyStep},
-        step,
+        rows::{self, Held, Memo},
     },
 };
 use std::collections::BTreeMap;
@@ -155,25 +153,6 @@ pub(super) fn held(run: &Run, live: &Live) -> Result<BTreeMap<String, Outcome>, 
 }
 
 impl Shared {
-    /// The steps of a generation that stand in queues, claimed or not.
-    pub(crate) async fn ready_steps(&self, plan: &InstalledProgram) -> Result<Vec<(Key, StepId, ReadyStep)>, Error> {
-        let keys = &plan.keys;
-        let classes = plan.classes();
-        let queues = classes.iter().map(|class| keys::class_queue(class)).chain([keys::internal_queue()]);
-        let mut found = Vec::new();
-        for queue in queues.chain(self.unserved_queues().await?) {
-            for (name, row) in self.kernel.all_rows(queue.clone(), &keys.run.0).await? {
-                let step = StepId::from_queue_name(name.as_bytes()).map(|(_, step)| step);
-                let ready_step = step::ready_step(&row);
-                let (step, ready_step) = step.zip(ready_step).ok_or_else(|| Error::damaged("a row in a queue"))?;
-                if ready_step.generation == keys.generation {
-                    found.push((queue.key(name), step, ready_step));
-                }
-            }
-        }
-        Ok(found)
-    }
-
     /// The kept values of a run that are valid for this request: computed by the same code from the same inputs.
     pub(super) async fn kept(&self, keys: &Keys, asked: &CheckedStart) -> Result<KnownValues, Error> {
         self.kept_of(keys, &asked.program, &|port| asked.inputs.outcome(port).clone()).await

@@ -45,7 +45,7 @@ impl Shared {
             ready_steps.insert(step, row.ready_step);
             parked.insert(step, row.why);
         }
-        for (key, step, ready_step) in self.ready_steps(&run.plan).await? {
+        for (key, step, ready_step) in self.queues().ready_steps(&run.plan).await? {
             ready_steps.insert(step, ready_step);
             queued.insert(step, key);
         }

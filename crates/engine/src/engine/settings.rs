@@ -83,7 +83,7 @@ impl Engine {
             class.is_some_and(|class| plan.own_class(block, node) != Some(class))
         };
         let mut moved = 0;
-        for (key, step, ready_step) in shared.ready_steps(plan).await? {
+        for (key, step, ready_step) in shared.queues().ready_steps(plan).await? {
             let queue = plan.queue(ready_step.block, step.node);
             let is_in_class_queue = keys::class_of(&key.group).is_some();
             // A step of an unserved task stands in a queue of its task and class.

@@ -8,7 +8,7 @@ use onceflow_core::{
     Fence, Key, Timestamp,
     model::Effect,
     protocol::{
-        claim::{self, WorkClaim},
+        claim::WorkClaim,
         ids::StepId,
         rows::{ReadyStep, Why},
         step::{self, Taken},
@@ -81,7 +81,7 @@ impl Shared {
         if !program.tasks.iter().any(|task| task.effect == Effect::AtMostOnce) {
             return Ok(vec![]);
         }
-        let ready = self.ready_steps(&run.plan).await?;
+        let ready = self.queues().ready_steps(&run.plan).await?;
         self.started_among(run, ready).await
     }
 
@@ -96,7 +96,7 @@ impl Shared {
     async fn with_claims(&self, run: &Run, found: Vec<Found>) -> Result<Vec<StartedStep>, Error> {
         let mut all = Vec::with_capacity(found.len());
         for found in found {
-            let held_until = self.held_until(&found.key).await?;
+            let held_until = self.queues().held_until(&found.key).await?;
             let step = undecided(run, found.address, found.step, &found.ready_step);
             all.push(StartedStep { step, by: found.started.incarnation(), held_until });
         }
@@ -120,14 +120,6 @@ impl Shared {
         Ok(all)
     }
 
-    /// The deadline of the claim on a step in a queue, if it has not passed.
-    async fn held_until(&self, key: &Key) -> Result<Option<Timestamp>, Error> {
-        let rows = [claim::claim_key(key), claim::deadline_key(key)];
-        let [Some(_), Some(deadline)] = &self.records.get(self.shard(), &rows).await?[..] else { return Ok(None) };
-        let deadline = Timestamp::from_sortable(deadline).ok_or_else(|| Error::damaged("the deadline of a claim"))?;
-        Ok((deadline > self.records.now().await?).then_some(deadline))
-    }
-
     async fn put_aside(&self, run: &Run, found: Found) -> Result<bool, Error> {
         let Found { key, step, ready_step, started, address } = found;
         let Some(row) = self.row(key.clone()).await? else { return Ok(false) };
@@ -136,7 +128,7 @@ impl Shared {
             return Ok(false);
         }
         let Some(frame) = self.runs.frame(run, step.frame).await? else { return Ok(false) };
-        self.free_overdue(&key.group, run.plan.keys.run).await?;
+        self.queues().free_overdue(&key.group, run.plan.keys.run).await?;
         let claim = WorkClaim { queue: key.group, name: key.name, fence: started, row: row.clone() };
         let taken = Taken { step, claim, ready_step, frame, inbox: vec![] };
         let why = Why::Unknown { started, address: address.into() };
