@@ -5,7 +5,7 @@ mod again;
 pub(crate) mod attend;
 mod claims;
 mod closing;
-mod damage;
+pub(crate) mod damage;
 mod done;
 mod elements;
 mod explain;
@@ -14,8 +14,10 @@ mod finished;
 mod forget;
 mod fork;
 mod fsck;
+mod house;
 mod inputs;
 mod inside;
+mod kept;
 mod keyless;
 mod known;
 mod live;
@@ -32,7 +34,7 @@ mod started;
 mod starting;
 pub(crate) mod summary;
 mod superseded;
-mod timers;
+pub(crate) mod timers;
 mod transfer;
 mod usage;
 pub(crate) mod workers;
@@ -41,6 +43,7 @@ pub use again::{Signature, UndecidedStep};
 pub use attend::Attendant;
 pub use elements::{EachProgress, RunProgress};
 pub use fork::Fork;
+pub(crate) use kept::KeptValues;
 pub(crate) use keyless::HistoryEnd;
 pub use keyless::KEYLESS_HISTORY_MS;
 pub use outline::Outline;
@@ -109,8 +112,8 @@ impl Engine {
         shared.world.spawn("onceflow events", Box::pin(events));
         let worker = works.then(|| Worker::start(shared.clone()));
         if works {
-            shared.world.spawn("onceflow housekeeping", Box::pin(shared.clone().keep_house()));
-            shared.world.spawn("onceflow reclaim", Box::pin(shared.clone().reclaim()));
+            shared.world.spawn("onceflow housekeeping", Box::pin(house::keep_house(shared.clone())));
+            shared.world.spawn("onceflow reclaim", Box::pin(house::reclaim(shared.clone())));
         }
         Engine { shared, worker }
     }

@@ -16,6 +16,7 @@ mod writer;
 pub use counts::{Unlisted, UnlistedCounts};
 pub use reader::EventLogReader;
 pub(crate) use rows::{SealedLog, SealedRow};
+pub(crate) use seal::release_sealed_events;
 
 use crate::{
     Error, Handle,

@@ -1,6 +1,7 @@
 //! The facts about an unfinished run that a new plan rests on. They are read before a preview, and again once the run
 //! is frozen: if they still stand, the plan that was previewed is the plan that is installed.
 
+use super::kept::KeptValues;
 use super::{
     CheckedStart,
     done::done_so_far,
@@ -78,7 +79,7 @@ impl Shared {
     ) -> Result<KnownValues, Error> {
         let mut known = still_right(held(run, live)?, before, asked);
         if run.header.keep_ms.is_some() {
-            known.extend(self.kept(&run.plan.keys, asked).await?);
+            known.extend(KeptValues::new(&self.kernel, &run.plan.keys).valid_for(asked).await?);
         }
         Ok(known)
     }

@@ -10,6 +10,7 @@ use super::{
     known::{KnownValues, PreviousPlan, given_out, still_right},
     replan::PlannedRun,
 };
+use super::{damage::plan_over_intact, kept::KeptValues};
 use crate::{Error, Handle, task::Data};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
@@ -113,7 +114,8 @@ impl Engine {
             // The old run may have been planned anew while its inputs were digested.
             let Some(old) = self.old(from, header, before, &asked).await? else { continue };
             let planned =
-                self.shared.plan_over_intact(&asked, &old.known, Some(&old.before), self.fuses(&asked)).await?;
+                plan_over_intact(&self.shared.values, &asked, &old.known, Some(&old.before), self.fuses(&asked))
+                    .await?;
             return Ok(PlannedFork { asked, old, planned });
         }
     }
@@ -181,7 +183,7 @@ impl Engine {
                 if finished.status == Status::Done {
                     known = still_right(given_out(&before, &finished.outputs), &before, asked);
                     if header.keep_ms.is_some() {
-                        known.extend(shared.kept(&keys, asked).await?);
+                        known.extend(KeptValues::new(&shared.kernel, &keys).valid_for(asked).await?);
                     }
                 }
                 Ok(Some(Old { header, before, known, keys }))

@@ -4,24 +4,19 @@
 //! holds the inputs of its unfinished steps; such a value is valid if everything it was computed from is unchanged.
 
 use super::{CheckedStart, live::Live};
-use crate::{Error, runs::Run, shared::Shared};
+use crate::{Error, runs::Run};
 use onceflow_core::{
     Digest, Key,
     model::{
         Block, InstancePath, Program,
-        program::{NodeIndex, NodeOp, PortIndex, ROOT, Source},
+        program::{NodeIndex, PortIndex, ROOT, Source},
     },
     payload::Outcome,
     plan::{
         Change, Explanation, KeyedBlock, ProvenanceKeys as Provenance, changes, separate_joined_eaches,
         validity::output_address,
     },
-    protocol::{
-        ids::{END, FrameId, StepId},
-        keys::Keys,
-        memo::memo_of,
-        rows::{self, Held, Memo},
-    },
+    protocol::ids::{END, FrameId, StepId},
 };
 use std::collections::BTreeMap;
 
@@ -150,44 +145,4 @@ pub(super) fn held(run: &Run, live: &Live) -> Result<BTreeMap<String, Outcome>, 
         }
     }
     Ok(found)
-}
-
-impl Shared {
-    /// The kept values of a run that are valid for this request: computed by the same code from the same inputs.
-    pub(super) async fn kept(&self, keys: &Keys, asked: &CheckedStart) -> Result<KnownValues, Error> {
-        self.kept_of(keys, &asked.program, &|port| asked.inputs.outcome(port).clone()).await
-    }
-
-    /// The kept values of a run that this program computes from these inputs.
-    pub(super) async fn kept_of(
-        &self,
-        keys: &Keys,
-        program: &Program,
-        given: &(dyn Fn(PortIndex) -> Outcome + Sync),
-    ) -> Result<KnownValues, Error> {
-        let mut known = KnownValues::new();
-        for (at, node) in (0..).zip(&program.blocks[ROOT as usize].nodes) {
-            let input = |source: &Source| match source {
-                Source::Input(port) => Some(given(*port)),
-                Source::Constant(at) => Some(Outcome::Value(program.constants[*at as usize].clone())),
-                Source::None => Some(Outcome::None),
-                Source::Node(node, port) => known.get(&(*node, *port)).map(|(outcome, _)| outcome.clone()),
-            };
-            let inputs: Option<Vec<_>> = node.inputs.iter().map(input).collect();
-            let Some(inputs) = inputs else { continue };
-            if node.op == NodeOp::Relay {
-                known.extend((0..node.outputs.len()).map(|port| ((at, port as u16), (inputs[0].clone(), None))));
-                continue;
-            }
-            let held: Vec<_> = inputs.into_iter().map(|outcome| Held { owned: false, outcome }).collect();
-            let key = keys.memo(&memo_of(program, node, &InstancePath::root().address(&node.path), &held));
-            let Some(row) = self.row(key.clone()).await? else { continue };
-            // A memo that cannot be read is dropped when its step is claimed.
-            let Some(memo) = rows::read::<Memo>(&row) else { continue };
-            for (port, outcome) in (0..).zip(memo.outputs) {
-                known.insert((at, port), (outcome, Some(key.clone())));
-            }
-        }
-        Ok(known)
-    }
 }

@@ -2,6 +2,7 @@
 //! run, what is undecided or would be undone, and why it would be refused. [`Engine::start_previewed`] installs the plan
 //! of a preview, if what the plan rests on still stands; else it plans again.
 
+use super::damage::{is_done, plan_over_intact};
 use super::{
     CheckedStart, EachProgress, Engine, Fork, Start, StartedStep, UndecidedStep,
     elements::each_progress,
@@ -179,7 +180,7 @@ impl Engine {
 
     async fn preview_new(&self, asked: &CheckedStart) -> Result<(Preview, Option<PreviewedPlan>), Error> {
         let known = KnownValues::new();
-        let planned = self.shared.plan_over_intact(asked, &known, None, self.fuses(asked)).await?;
+        let planned = plan_over_intact(&self.shared.values, asked, &known, None, self.fuses(asked)).await?;
         let preview = Preview { explanation: planned.explanation.clone(), ..Preview::empty() };
         Ok((preview, Some(PreviewedPlan { head: None, facts: None, planned })))
     }
@@ -197,7 +198,7 @@ impl Engine {
             let (preview, plan) = self.preview_new(asked).await?;
             return Ok((Preview { run, is_same, ..preview }, plan.map(|plan| PreviewedPlan { head, ..plan })));
         }
-        if self.shared.is_done(asked, &finished).await? {
+        if is_done(&self.shared.values, asked, &finished).await? {
             let explanation = all_done(&asked.program);
             return Ok((Preview { run, is_same, explanation, ..Preview::empty() }, None));
         }

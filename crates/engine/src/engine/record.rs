@@ -1,6 +1,7 @@
 //! The record of a run, step by step: the code, the source of each input, and the outputs as far as they are known.
 //! Answers where a value comes from, and how two runs differ.
 
+use super::kept::KeptValues;
 use super::{Engine, known::KnownValues};
 use crate::{Error, Handle, RunStatus};
 use futures_util::future::BoxFuture;
@@ -142,7 +143,10 @@ impl Handle {
                 of_digest(digest)
             };
             let known = match header.keep_ms {
-                Some(_) => self.shared.kept_of(&Keys::new(self.id(), generation), program, &input).await?,
+                Some(_) => {
+                    let keys = Keys::new(self.id(), generation);
+                    KeptValues::new(&self.shared.kernel, &keys).of_program(program, &input).await?
+                }
                 None => KnownValues::new(),
             };
             let scope = Scope { program, block: root, around: None };

@@ -9,6 +9,7 @@
 //! ```
 //! A crash in between leaves the run frozen, and the next start plans again.
 
+use super::damage::plan_over_intact;
 use super::{
     CheckedStart, Engine,
     facts::Facts,
@@ -208,7 +209,7 @@ impl Engine {
         facts: &Facts,
         before: Option<&PreviousPlan>,
     ) -> Result<PlannedRun, Error> {
-        let mut planned = self.shared.plan_over_intact(asked, &facts.known, before, self.fuses(asked)).await?;
+        let mut planned = plan_over_intact(&self.shared.values, asked, &facts.known, before, self.fuses(asked)).await?;
         planned.done_before.clone_from(&facts.done_before);
         Ok(planned)
     }
@@ -216,7 +217,8 @@ impl Engine {
     /// Plans another generation of a finished run.
     pub(super) async fn plan_again(&self, asked: &CheckedStart, finished: &Finished) -> Result<PlannedFrom, Error> {
         let (known, before) = self.kept_by(asked, finished).await?;
-        let mut planned = self.shared.plan_over_intact(asked, &known, before.as_ref(), self.fuses(asked)).await?;
+        let mut planned =
+            plan_over_intact(&self.shared.values, asked, &known, before.as_ref(), self.fuses(asked)).await?;
         planned.done_before = self.done_by(finished).await?;
         Ok(PlannedFrom { planned, known })
     }

@@ -2,6 +2,10 @@
 //! plan.
 
 use super::{Engine, Request, Start, inputs, known, preview, replan};
+use super::{
+    damage::{is_done, stands_for_damage},
+    kept::KeptValues,
+};
 use crate::{Error, Handle, shared::lock};
 use onceflow_core::{
     Digest, Row,
@@ -226,7 +230,7 @@ impl Engine {
             return Ok(None);
         }
         if run.state().phase.is_failed() {
-            if self.shared.stands_for_damage(&run).await? {
+            if stands_for_damage(self.shared.rows_of(&run.plan.keys)).await? {
                 return self.replan(asked, &run, previewed).await;
             }
             self.retry(&run).await?;
@@ -256,7 +260,7 @@ impl Engine {
     ) -> Result<Option<Handle>, Error> {
         let generation = Generation(finished.generation.0 + 1);
         match finished.status {
-            Status::Done if self.shared.is_done(asked, &finished).await? => {
+            Status::Done if is_done(&self.shared.values, asked, &finished).await? => {
                 Ok(Some(self.handle(&asked.start.key, finished.run)))
             }
             // The effects of an undone run are gone, whatever it kept: this is another run.
@@ -292,7 +296,7 @@ impl Engine {
         };
         if finished.header.keep_ms.is_some() {
             let keys = Keys::new(finished.run, finished.generation);
-            known.extend(self.shared.kept(&keys, asked).await?);
+            known.extend(KeptValues::new(&self.shared.kernel, &keys).valid_for(asked).await?);
         }
         Ok((known, before))
     }
