@@ -21,7 +21,7 @@ mod kept;
 mod keyless;
 mod known;
 mod live;
-mod not_undone;
+pub(crate) mod not_undone;
 mod outline;
 mod preview;
 mod reasons;
@@ -39,6 +39,14 @@ mod transfer;
 mod usage;
 pub(crate) mod workers;
 
+use crate::{
+    Error, Handle, Options,
+    event_log::write_event_logs,
+    events::Event,
+    shared::{Shared, lock},
+    task::Tasks,
+    worker::Worker,
+};
 pub use again::{Signature, UndecidedStep};
 pub use attend::Attendant;
 pub use elements::{EachProgress, RunProgress};
@@ -57,13 +65,6 @@ use starting::CheckedStart;
 pub use transfer::{ExportedRun, ImportOptions};
 pub use usage::{RunUsage, Usage, UsageKind, UsagePart};
 
-use crate::{
-    Error, Handle, Options,
-    events::Event,
-    shared::{Shared, lock},
-    task::Tasks,
-    worker::Worker,
-};
 use futures_util::future::BoxFuture;
 use onceflow_core::protocol::{
     ids::RunId,
@@ -107,7 +108,7 @@ impl Engine {
                 }
             })
         }));
-        shared.write_event_logs();
+        write_event_logs(&shared);
         let events = shared.events.run(shared.records.clone(), shared.event_logs.queue());
         shared.world.spawn("onceflow events", Box::pin(events));
         let worker = works.then(|| Worker::start(shared.clone()));

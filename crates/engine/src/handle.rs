@@ -2,6 +2,7 @@
 
 use crate::{
     Error, RunStatus, Summary, ValueOutline, data,
+    engine::not_undone::FailedUndos,
     engine::{HistoryEnd, Request, damage, timers::Timers},
     perform::{decide_done, may_decide},
     shared::Shared,
@@ -283,7 +284,7 @@ impl Handle {
                 let state = run.state();
                 match state.phase {
                     Phase::Running | Phase::Failing | Phase::Failed { .. } | Phase::Waiting | Phase::Frozen => {}
-                    Phase::NotUndone { .. } => return Err(self.shared.not_undone(&run).await?),
+                    Phase::NotUndone { .. } => return Err(FailedUndos::of(&self.shared, &run).error().await?),
                     _ => break,
                 }
                 let draft = run::turn(&run.plan, state, Phase::Cancelling);

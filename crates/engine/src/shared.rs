@@ -110,6 +110,18 @@ impl Shared {
         Queues::new(&self.kernel, &self.runs)
     }
 
+    /// This process takes such steps itself, whether it is registered as a worker or not.
+    pub(crate) fn takes(&self, class: &str, tasks: &[(String, String)]) -> bool {
+        let options = &self.options;
+        // A class with a limit of zero is configured, and not taken.
+        let takes = match options.classes.get(class) {
+            Some(at_a_time) => *at_a_time > 0,
+            None => options.other_classes,
+        };
+        let takes = options.works && takes;
+        takes && tasks.iter().all(|(name, version)| lock(&self.tasks).offer(name, version))
+    }
+
     /// The tasks that this engine offers now.
     pub(crate) fn tasks(&self) -> Arc<Tasks> {
         lock(&self.tasks).clone()

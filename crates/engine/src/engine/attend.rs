@@ -58,7 +58,7 @@ impl Engine {
                     }
                 }
                 if self.put_attended(seen, &ours).await? {
-                    self.shared.note_attendance(self.limited_to()).await?;
+                    self.shared.event_logs.note_attendance(&self.shared, self.limited_to()).await?;
                     return Ok(None);
                 }
             }
@@ -76,7 +76,7 @@ impl Engine {
             if seen.as_deref().and_then(rows::read::<Attended>).is_some_and(|attended| attended.by == by) {
                 let _taken_over_if_refused = self.put_attended(seen, &Attended { by, has_started: true }).await?;
             }
-            self.shared.log_resumed(self.limited_to());
+            self.shared.event_logs.log_resumed(self.limited_to());
             self.start_work();
             Ok(())
         })

@@ -6,11 +6,15 @@
 //! run.
 
 use super::{
-    CheckedStart, Engine, Start, inputs,
+    CheckedStart, Engine, Start,
+    damage::plan_over_intact,
+    facts::known_of,
+    inputs,
+    kept::KeptValues,
     known::{KnownValues, PreviousPlan, given_out, still_right},
+    live::Live,
     replan::PlannedRun,
 };
-use super::{damage::plan_over_intact, kept::KeptValues};
 use crate::{Error, Handle, task::Data};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
@@ -123,7 +127,7 @@ impl Engine {
     async fn forked(&self, from: &str) -> Result<(Header, PreviousPlan), Error> {
         let header = self.find(from).await?.header().await?;
         let gone = || Error::Refused { key: from.to_owned(), why: String::from("does not keep its program any more") };
-        let before = self.shared.before(&header).await?.ok_or_else(gone)?;
+        let before = PreviousPlan::read(&self.shared.values, &header).await?.ok_or_else(gone)?;
         Ok((header, before))
     }
 
@@ -172,7 +176,7 @@ impl Engine {
                 let Some(run) = shared.runs.read_run(id).await?.filter(|run| run.header == header) else {
                     return Ok(None);
                 };
-                let known = shared.known_of(asked, &run, &shared.live(&run).await?, &before).await?;
+                let known = known_of(shared, asked, &run, &Live::read(shared, &run).await?, &before).await?;
                 Ok(Some(Old { header, before, known, keys: run.plan.keys.clone() }))
             }
             Some(Head::Finished(finished)) if finished.header != header => Ok(None),

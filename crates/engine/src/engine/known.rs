@@ -16,8 +16,12 @@ use onceflow_core::{
         Change, Explanation, KeyedBlock, ProvenanceKeys as Provenance, changes, separate_joined_eaches,
         validity::output_address,
     },
-    protocol::ids::{END, FrameId, StepId},
+    protocol::{
+        ids::{END, FrameId, StepId},
+        rows::{self, Header},
+    },
 };
+use onceflow_store::values::Values;
 use std::collections::BTreeMap;
 
 /// Known values of the root block: the outcome of each, and the row that keeps it, if one does.
@@ -30,6 +34,20 @@ const REUSED: &str = "reuse:";
 pub(super) struct PreviousPlan {
     pub(super) program: Program,
     pub(super) inputs: Vec<(String, Digest)>,
+}
+
+impl PreviousPlan {
+    /// The full program and inputs that a run was started with, including the parts that its plan did not need.
+    pub(super) async fn read(values: &Values, header: &Header) -> Result<Option<Self>, Error> {
+        let stored = header.full.as_ref().unwrap_or(&header.program);
+        let bytes = match values.read_all(&stored.id).await {
+            Ok(bytes) => bytes,
+            Err(onceflow_store::values::Error::Missing { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let program = rows::read(&bytes).ok_or_else(|| Error::damaged("the program of a run"))?;
+        Ok(Some(PreviousPlan { program, inputs: header.inputs.clone() }))
+    }
 }
 
 impl PreviousPlan {

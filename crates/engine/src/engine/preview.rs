@@ -2,17 +2,19 @@
 //! run, what is undecided or would be undone, and why it would be refused. [`Engine::start_previewed`] installs the plan
 //! of a preview, if what the plan rests on still stands; else it plans again.
 
-use super::damage::{is_done, plan_over_intact};
 use super::{
     CheckedStart, EachProgress, Engine, Fork, Start, StartedStep, UndecidedStep,
+    damage::{is_done, plan_over_intact},
     elements::each_progress,
     facts::Facts,
     fork::PlannedFork,
     inputs::Inputs,
-    known::KnownValues,
+    known::{KnownValues, PreviousPlan},
     live::Live,
+    not_undone::FailedUndos,
     replan::{PlannedFrom, PlannedRun},
     settings::settings_for,
+    started::StartedSteps,
     summary::Summary,
 };
 use crate::{Error, Handle, RunStatus, data, runs::Run};
@@ -227,13 +229,13 @@ impl Engine {
             let preview = Preview { run: Some(summary), is_same: Some(is_same), undos, refused, ..Preview::empty() };
             return Ok(Some((preview, None)));
         }
-        let before = shared.before(&run.header).await?;
+        let before = PreviousPlan::read(&shared.values, &run.header).await?;
         let mut preview = Preview {
             run: Some(summary),
             is_same: Some(is_same),
             undos,
             undecided: super::again::undecided_of(run, &live),
-            started: shared.started_of(run, &live).await?,
+            started: StartedSteps::of(shared, run).in_rows(&live).await?,
             eaches: each_progress(run, &live),
             ..Preview::empty()
         };
@@ -250,12 +252,12 @@ impl Engine {
             let explanation = self.preview_new(asked).await?.0.explanation;
             return Ok(Some((Preview { explanation, refused: (!is_same).then_some(refused), ..preview }, None)));
         };
-        let facts = shared.facts(asked, run, &live, &before).await?;
+        let facts = Facts::read(shared, asked, run, &live, &before).await?;
         let planned = self.plan_unfinished(asked, &facts, Some(&before)).await?;
         let kept = run.header.keep_ms.map(|_| &run.plan.keys);
         preview.explanation = self.explain_inside(asked, &facts.known, &planned, kept).await?;
         preview.refused = match run.state().phase {
-            Phase::NotUndone { .. } => Some(shared.not_undone(run).await?),
+            Phase::NotUndone { .. } => Some(FailedUndos::of(shared, run).error().await?),
             _ if is_same => None,
             _ => facts.refusal(asked).or_else(|| self.no_reruns(asked, &planned).err()),
         };
@@ -277,7 +279,7 @@ impl Engine {
             if summary.id != run.plan.keys.run || summary.status.has_ended() {
                 return Ok(None);
             }
-            let live = shared.live(run).await?;
+            let live = Live::read(shared, run).await?;
             looks += 1;
             if shared.records.position() == from || looks == LOOKS_MAX {
                 return Ok(Some((summary, live)));
@@ -298,7 +300,7 @@ impl Engine {
 
     /// The request of a run, with the inputs that it holds.
     async fn ask_the_same(&self, run: &Run) -> Result<CheckedStart, Error> {
-        let before = self.shared.before(&run.header).await?;
+        let before = PreviousPlan::read(&self.shared.values, &run.header).await?;
         let before = before.ok_or_else(|| Error::damaged(format!("the program of run `{}`", run.key)))?;
         let (header, program) = (&run.header, before.program);
         let start = Start {

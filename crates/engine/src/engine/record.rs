@@ -1,8 +1,7 @@
 //! The record of a run, step by step: the code, the source of each input, and the outputs as far as they are known.
 //! Answers where a value comes from, and how two runs differ.
 
-use super::kept::KeptValues;
-use super::{Engine, known::KnownValues};
+use super::{Engine, kept::KeptValues, known::KnownValues, known::PreviousPlan};
 use crate::{Error, Handle, RunStatus};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
@@ -129,7 +128,7 @@ impl Handle {
                 steps: vec![],
                 outputs: vec![],
             };
-            let Some(before) = self.shared.before(&header).await? else {
+            let Some(before) = PreviousPlan::read(&self.shared.values, &header).await? else {
                 let unknown = |(name, outcome)| (Port { name, ty: Type::Json }, Origin::None, Some(outcome));
                 record.outputs = outputs.into_iter().map(unknown).collect();
                 return Ok(record);

@@ -9,15 +9,18 @@
 //! ```
 //! A crash in between leaves the run frozen, and the next start plans again.
 
-use super::damage::plan_over_intact;
 use super::{
     CheckedStart, Engine,
+    again::thaw,
+    damage::plan_over_intact,
     facts::Facts,
     known::{KnownValues, PreviousPlan},
+    live::Live,
+    not_undone::FailedUndos,
     preview::PreviewedPlan,
     reruns::Marks,
 };
-use crate::{Error, Handle, events::EventKind, runs::Run, shared::Shared};
+use crate::{Error, Handle, events::EventKind, runs::Run};
 use onceflow_core::{
     Key,
     model::{
@@ -133,20 +136,6 @@ fn fused(program: Arc<Program>, fuses: bool) -> Arc<Program> {
     }
 }
 
-impl Shared {
-    /// The full program and inputs that a run was started with, including the parts that its plan did not need.
-    pub(super) async fn before(&self, header: &Header) -> Result<Option<PreviousPlan>, Error> {
-        let stored = header.full.as_ref().unwrap_or(&header.program);
-        let bytes = match self.values.read_all(&stored.id).await {
-            Ok(bytes) => bytes,
-            Err(onceflow_store::values::Error::Missing { .. }) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        let program = rows::read(&bytes).ok_or_else(|| Error::damaged("the program of a run"))?;
-        Ok(Some(PreviousPlan { program, inputs: header.inputs.clone() }))
-    }
-}
-
 impl Engine {
     /// Gives an unfinished run a new plan. `None` if the run changed in between.
     pub(super) async fn replan(
@@ -159,7 +148,7 @@ impl Engine {
         let seen = run.state();
         match seen.phase {
             Phase::Running | Phase::Failing | Phase::Failed { .. } | Phase::Waiting | Phase::Frozen => {}
-            Phase::NotUndone { .. } => return Err(shared.not_undone(run).await?),
+            Phase::NotUndone { .. } => return Err(FailedUndos::of(shared, run).error().await?),
             _ => return Err(Error::Busy { key: asked.start.key.clone() }),
         }
         let frozen = RunState { phase: Phase::Frozen, ..seen };
@@ -173,7 +162,7 @@ impl Engine {
         let planned = self.plan_frozen(asked, run, frozen, previewed).await;
         if planned.is_err() {
             let before = if seen.phase == Phase::Frozen { Phase::Running } else { seen.phase };
-            shared.thaw(run, frozen, before).await?;
+            thaw(shared, run, frozen, before).await?;
         }
         planned
     }
@@ -188,9 +177,9 @@ impl Engine {
         previewed: Option<PreviewedPlan>,
     ) -> Result<Option<Handle>, Error> {
         let shared = &self.shared;
-        let before = shared.before(&run.header).await?;
+        let before = PreviousPlan::read(&shared.values, &run.header).await?;
         let before = before.ok_or_else(|| Error::damaged(format!("the program of run `{}`", run.key)))?;
-        let facts = shared.facts(asked, run, &shared.live(run).await?, &before).await?;
+        let facts = Facts::read(shared, asked, run, &Live::read(shared, run).await?, &before).await?;
         if let Some(refused) = facts.refusal(asked) {
             return Err(refused);
         }

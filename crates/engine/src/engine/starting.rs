@@ -1,10 +1,16 @@
 //! Turns a request to start into a run: checks it, then begins a run, continues the one of its key, or gives it a new
 //! plan.
 
-use super::{Engine, Request, Start, inputs, known, preview, replan};
 use super::{
+    Engine, Request, Start,
+    again::retry_failed,
     damage::{is_done, stands_for_damage},
+    inputs,
     kept::KeptValues,
+    known,
+    known::PreviousPlan,
+    not_undone::FailedUndos,
+    preview, replan,
 };
 use crate::{Error, Handle, shared::lock};
 use onceflow_core::{
@@ -218,7 +224,7 @@ impl Engine {
     ) -> Result<Option<Handle>, Error> {
         let Some(run) = self.shared.runs.read_run(id).await? else { return Ok(None) };
         if let Phase::NotUndone { .. } = run.state().phase {
-            return Err(self.shared.not_undone(&run).await?);
+            return Err(FailedUndos::of(&self.shared, &run).error().await?);
         }
         if !asked.is(&run.header) || run.state().phase == Phase::Frozen {
             return self.replan(asked, &run, previewed).await;
@@ -233,7 +239,7 @@ impl Engine {
             if stands_for_damage(self.shared.rows_of(&run.plan.keys)).await? {
                 return self.replan(asked, &run, previewed).await;
             }
-            self.retry(&run).await?;
+            retry_failed(&self.shared, &run, None).await?;
         }
         Ok(Some(self.handle(&asked.start.key, id)))
     }
@@ -286,7 +292,7 @@ impl Engine {
         asked: &CheckedStart,
         finished: &Finished,
     ) -> Result<(known::KnownValues, Option<known::PreviousPlan>), Error> {
-        let before = self.shared.before(&finished.header).await?;
+        let before = PreviousPlan::read(&self.shared.values, &finished.header).await?;
         let mut known = match &before {
             // The same start again, because some of the outputs are damaged: the others are valid as they are.
             Some(before) if finished.status == Status::Done && asked.is(&finished.header) => {

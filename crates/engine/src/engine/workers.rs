@@ -2,13 +2,7 @@
 //! one after the other, so the answer is not a snapshot.
 
 use super::Engine;
-use crate::{
-    Error, Handle,
-    options::About,
-    registry::Registration,
-    shared::{Shared, lock},
-    worker::unserved::Unserved,
-};
+use crate::{Error, Handle, options::About, registry::Registration, worker::unserved::Unserved};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     Fence, Timestamp,
@@ -280,19 +274,5 @@ impl Handle {
             }
             Ok(())
         })
-    }
-}
-
-impl Shared {
-    /// This process takes such steps itself, whether it is registered as a worker or not.
-    pub(super) fn takes(&self, class: &str, tasks: &[(String, String)]) -> bool {
-        let options = &self.options;
-        // A class with a limit of zero is configured, and not taken.
-        let takes = match options.classes.get(class) {
-            Some(at_a_time) => *at_a_time > 0,
-            None => options.other_classes,
-        };
-        let takes = options.works && takes;
-        takes && tasks.iter().all(|(name, version)| lock(&self.tasks).offer(name, version))
     }
 }

@@ -1,8 +1,7 @@
 //! Memos: the outputs of steps, kept under what they were computed from, so that equal work is not done again.
 
 use super::{Job, Work};
-use crate::engine::KeptValues;
-use crate::{Error, events::EventKind, kernel::WorkCommit, seams};
+use crate::{Error, engine::KeptValues, events::EventKind, kernel::WorkCommit, seams};
 use onceflow_core::{
     Digest,
     protocol::{

@@ -2,8 +2,7 @@
 //! body are kept meanwhile, and never computed again because they could not be stored.
 
 use super::{Job, Work};
-use crate::engine::damage::drop_broken;
-use crate::{Error, error::DAMAGE, events::EventKind};
+use crate::{Error, engine::damage::drop_broken, error::DAMAGE, events::EventKind};
 use futures_util::future::{BoxFuture, Either, select};
 use onceflow_core::{
     Name,
