@@ -23,6 +23,7 @@ mod known;
 mod live;
 pub(crate) mod not_undone;
 mod outline;
+mod planning;
 mod preview;
 mod reasons;
 mod record;

@@ -2,8 +2,7 @@
 
 use crate::{
     Error, RunStatus, Summary, ValueOutline, data,
-    engine::not_undone::FailedUndos,
-    engine::{HistoryEnd, Request, damage, timers::Timers},
+    engine::{HistoryEnd, Request, damage, not_undone::FailedUndos, timers::Timers},
     perform::{decide_done, may_decide},
     shared::Shared,
     task::Data,

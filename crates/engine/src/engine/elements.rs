@@ -2,7 +2,10 @@
 //! its eaches. Read from the rows in flight, so the cost does not grow with the number of steps done.
 
 use super::live::Live;
-use crate::{Error, Handle, runs::Run, runs::Runs};
+use crate::{
+    Error, Handle,
+    runs::{Run, Runs},
+};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     model::{

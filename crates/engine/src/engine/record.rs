@@ -1,7 +1,11 @@
 //! The record of a run, step by step: the code, the source of each input, and the outputs as far as they are known.
 //! Answers where a value comes from, and how two runs differ.
 
-use super::{Engine, kept::KeptValues, known::KnownValues, known::PreviousPlan};
+use super::{
+    Engine,
+    kept::KeptValues,
+    known::{KnownValues, PreviousPlan},
+};
 use crate::{Error, Handle, RunStatus};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
