@@ -1,9 +1,10 @@
 //! Small and exhaustive: all interleavings of two workers on a flow of a few steps, with a crash of either, a lease that
-//! expires under either, a restart of the store and a cancel at every point.
+//! expires under either, a restart of the store and a cancel at every point, and a retry once the run has failed.
 //!
 //! What is explored is the real protocol on the real state machine; the worker is a model of the real one that keeps
 //! its awaits: it takes, decides from what it reads then, and sends what it decided, each a point where others may go first.
 
+mod container;
 mod flow;
 pub mod values;
 mod worker;
@@ -31,6 +32,8 @@ pub struct World {
     pub rows: StoreState,
     workers: [Worker; WORKERS],
     cancelled: bool,
+    /// The run was retried, so that tasks which fail at first succeed.
+    retried: bool,
     /// Steps that have committed, by their names in queues.
     committed: BTreeSet<Vec<u8>>,
 }
@@ -46,6 +49,7 @@ enum Event {
     Expire(usize),
     Restart,
     Cancel,
+    Retry,
 }
 
 /// What was found.
@@ -65,7 +69,8 @@ pub struct Explored {
 /// What may not be, and how many events lead there.
 pub fn explore(shape: &str, cancels: bool) -> Result<Explored, String> {
     let (plan, rows) = flow::started(shape);
-    let first = World { rows, workers: Default::default(), cancelled: !cancels, committed: BTreeSet::new() };
+    let first =
+        World { rows, workers: Default::default(), cancelled: !cancels, retried: false, committed: BTreeSet::new() };
     let mut seen = HashSet::from([first.digest()]);
     let mut queue = VecDeque::from([(first, 0)]);
     let mut found = Explored { states: 1, ..Explored::default() };
@@ -95,7 +100,7 @@ pub fn explore(shape: &str, cancels: bool) -> Result<Explored, String> {
 
 impl World {
     fn events(&self) -> Vec<Event> {
-        let mut events = vec![Event::Restart];
+        let mut events = vec![Event::Restart, Event::Retry];
         for (at, worker) in self.workers.iter().enumerate() {
             match &worker.job {
                 None => events.push(Event::Take(at)),
@@ -117,8 +122,8 @@ impl World {
         let changed = match event {
             Event::Take(at) => next.take(at)?,
             Event::Decide(at) => {
-                let World { rows, workers, .. } = &mut next;
-                workers[at].decide(plan, rows)?;
+                let World { rows, workers, retried, .. } = &mut next;
+                workers[at].decide(plan, rows, *retried)?;
                 true
             }
             Event::Send(at) => next.send(plan, at, false)?,
@@ -132,6 +137,10 @@ impl World {
             Event::Cancel => {
                 next.cancelled = true;
                 flow::cancel(plan, &mut next.rows)?
+            }
+            Event::Retry => {
+                next.retried = true;
+                flow::retry(plan, &mut next.rows)?
             }
         };
         Ok(changed.then_some(next))
@@ -233,7 +242,7 @@ impl World {
         for worker in &self.workers {
             worker.hash(&mut hasher);
         }
-        hasher.update(&[u8::from(self.cancelled)]);
+        hasher.update(&[u8::from(self.cancelled), u8::from(self.retried)]);
         let (digest, _) = hasher.finalize().as_bytes().split_first_chunk().map(|(a, b)| (*a, b.len())).expect("long");
         digest
     }

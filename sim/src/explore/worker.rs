@@ -1,16 +1,15 @@
 //! A worker as the engine's is, await by await, without its tasks and caches: it takes a step, decides from what it reads
 //! then, and sends what it decided.
 
-use super::flow;
+use super::{container, flow};
 use onceflow_core::{
     Batch, Claim, Claimed, Fence, Inbox, Name, Pick, Shard, Timestamp,
-    model::program::NodeOp,
     protocol::{
         claim::WorkClaim,
         draft::{Draft, InstalledProgram},
         ids::{END, FrameId, SETTLE, StepId, TEARDOWN},
         keys,
-        rows::{self, Finished, Frame, Parked, Phase, ReadyStep, Received, RunState, Status, Why},
+        rows::{self, Finished, Frame, Phase, ReadyStep, Received, RunState, Status, Why},
         run::{self, Ending, Fold},
         step::{self, Taken},
     },
@@ -73,7 +72,7 @@ fn scan(plan: &InstalledProgram, rows: &StoreState, prefix: &[u8]) -> Vec<(Name,
 
 impl Worker {
     /// Decides what to send, from what is there now. Without a batch afterwards, it gives the step up.
-    pub(super) fn decide(&mut self, plan: &InstalledProgram, rows: &StoreState) -> Result<(), String> {
+    pub(super) fn decide(&mut self, plan: &InstalledProgram, rows: &StoreState, retried: bool) -> Result<(), String> {
         let job = self.job.take().expect("it has taken a step");
         let (_, step) = StepId::from_queue_name(job.claimed.name.as_bytes()).ok_or("a name in a queue")?;
         // The end of a run is decided on what is read then; other steps trust what they know.
@@ -86,21 +85,19 @@ impl Worker {
         let draft = match step.node {
             SETTLE => settle(plan, rows, &taken, state)?,
             TEARDOWN => Some(tear_down(plan, rows, &taken, state)),
-            _ if state.phase == Phase::Running => Some(perform(plan, &taken, state)?),
+            _ if state.phase == Phase::Running => container::perform(plan, rows, &taken, state, retried)?,
             _ => {
                 // What is known may be old.
                 self.known = read_state(plan, rows);
-                self.known
-                    .filter(|now| now.phase.is_open())
-                    .map(|now| match now.phase {
-                        Phase::Running => perform(plan, &taken, now),
-                        _ => Ok(step::park(plan, now, &taken, Why::NotStarted, now.phase)),
-                    })
-                    .transpose()?
+                match self.known.filter(|now| now.phase.is_open()) {
+                    Some(now) if now.phase == Phase::Running => container::perform(plan, rows, &taken, now, retried)?,
+                    Some(now) => Some(step::park(plan, now, &taken, Why::NotStarted, now.phase)),
+                    None => None,
+                }
             }
         };
         if let Some(draft) = draft {
-            let (batch, _) = draft.finish();
+            let batch = container::with_elements(draft, rows);
             self.job = Some(Job { batch: Some(batch), ..job });
         }
         Ok(())
@@ -143,13 +140,8 @@ fn taken(plan: &InstalledProgram, all: &StoreState, job: &Job, step: StepId) -> 
     Ok(Some(Taken { step, claim, ready_step, frame: Arc::new(frame), inbox }))
 }
 
-fn perform<'a>(plan: &'a InstalledProgram, taken: &Taken, state: RunState) -> Result<Draft<'a>, String> {
-    let node = taken.node(plan);
-    let inputs = taken.inputs(plan, &node.inputs).ok_or("an input is missing")?;
-    let NodeOp::Task(task) = node.op else { return Err(String::from("only tasks are explored")) };
-    let outcome = flow::given(&plan.program.tasks[task as usize].name, &inputs);
-    Ok(step::commit(plan, state, taken, &[outcome]))
-}
+/// When a failed run would be removed.
+const FAILED_UNTIL_MS: u64 = 10;
 
 fn settle<'a>(
     plan: &'a InstalledProgram,
@@ -167,8 +159,8 @@ fn settle<'a>(
         scan(plan, all, inbox.as_bytes()).iter().map(|(_, row)| rows::read(row)).collect();
     let arrived = arrived.ok_or("an output")?;
     let outputs = run::outputs(plan, &taken.frame, &arrived);
-    let parked: Option<Vec<Parked>> = scan(plan, all, b"p").iter().map(|(_, row)| rows::read(row)).collect();
-    let whys: Vec<_> = parked.ok_or("a parked step")?.into_iter().map(|parked| parked.why).collect();
+    let parked = flow::parked(plan, all)?;
+    let whys: Vec<_> = parked.iter().map(|(_, _, parked)| parked.why.clone()).collect();
     match run::ending(state.phase, outputs.is_some(), &whys, false) {
         Ending::Done => Ok(Some(fold(plan, taken, state, Status::Done, outputs.unwrap_or_default()))),
         Ending::Leave => Ok(Some(taken.leaving(plan, state))),
@@ -177,6 +169,14 @@ fn settle<'a>(
             let ready_step = draft.ready_step(0, vec![]);
             let op = draft.ready(StepId::of_run(TEARDOWN), &keys::internal_queue(), &ready_step);
             draft.batch.ops.push(op);
+            Ok(Some(draft))
+        }
+        Ending::Fail => {
+            let until = Timestamp::from_ms(FAILED_UNTIL_MS);
+            let mut draft = run::change_phase(plan, state, taken, Phase::Failed { until });
+            let failed = parked.iter().find(|(_, _, parked)| matches!(parked.why, Why::Failed(_)));
+            let (step, row, _) = failed.ok_or("a run fails without a failed step")?;
+            draft.batch.require_equals(plan.keys.parked(*step), row.clone()).require_absent(plan.keys.live());
             Ok(Some(draft))
         }
         other => Err(format!("the run came to {other:?} in {state:?}")),
