@@ -90,7 +90,7 @@ pub(super) fn plan(
     before: Option<&PreviousPlan>,
     fuses: bool,
 ) -> Result<PlannedRun, Error> {
-    tracing::debug!(key = asked.start.key, known = known.len(), "planning a run");
+    tracing::debug!(key = asked.terms.key, known = known.len(), "planning a run");
     let outputs = &asked.program.blocks[ROOT as usize].outputs;
     let requested: Vec<_> = (0..).zip(outputs).filter(|(_, output)| !output.hidden).map(|(port, _)| port).collect();
     let changes = before.map(|before| before.changes(asked));
@@ -159,7 +159,7 @@ impl Engine {
         match seen.phase {
             Phase::Running | Phase::Failing | Phase::Failed { .. } | Phase::Waiting | Phase::Frozen => {}
             Phase::NotUndone { .. } => return Err(shared.not_undone(run).await?),
-            _ => return Err(Error::Busy { key: asked.start.key.clone() }),
+            _ => return Err(Error::Busy { key: asked.terms.key.clone() }),
         }
         let frozen = RunState { phase: Phase::Frozen, ..seen };
         if seen != frozen {
@@ -249,11 +249,11 @@ impl Engine {
         shared.signals.look.notify_one();
         let what = EventKind::DidStart { generation: generation.0 };
         shared.events.tell(position, &run, what);
-        Ok(Some(self.handle(&asked.start.key, run.plan.keys.run)))
+        Ok(Some(self.handle(&asked.terms.key, run.plan.keys.run)))
     }
 
     pub(super) fn fuses(&self, asked: &CheckedStart) -> bool {
-        self.shared.options.fuse && asked.start.keep_ms.is_none()
+        self.shared.options.fuse && asked.terms.keep_ms.is_none()
     }
 
     /// Stores the full program beside a plan that is only a part of it.

@@ -53,7 +53,7 @@ impl Engine {
             return Ok(true);
         }
         let now = run.plan.settings();
-        let (next, _) = settings_for(run, &asked.program, asked.start.finish_independent);
+        let (next, _) = settings_for(run, &asked.program, asked.terms.finish_independent);
         if next != *now {
             let next = Settings { revision: now.revision + 1, ..next };
             let seen = (now.revision > 0).then(|| rows::write(&*now));

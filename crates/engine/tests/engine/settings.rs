@@ -2,7 +2,7 @@
 
 use crate::support::{Bed, Kit, as_int, graphs::*, int, ints, run};
 
-use onceflow_core::model::{Library, Retry, TaskSpec, Type};
+use onceflow_core::model::{CheckedFlow, Retry, TaskSpec, Type};
 use onceflow_engine::{Engine, Options, RunStatus, Start, task::Failure};
 use std::sync::{
     Arc,
@@ -10,16 +10,16 @@ use std::sync::{
 };
 
 /// `xs -> first[i] -> second[i]`, the second of this class.
-fn flow(first: &TaskSpec, second: &TaskSpec, class: &str) -> Library {
+fn flow(first: &TaskSpec, second: &TaskSpec, class: &str) -> CheckedFlow {
     let second = TaskSpec { class: class.to_owned(), ..second.clone() };
     let body = G::new().input("x", Type::Int).output("y", Type::Int).task("first", first).task("second", &second);
     let body = body.connect("x -> first.x; first.out -> second.x; second.out -> y").graph();
     let g = G::new().input("xs", Type::list(Type::Int)).output("ys", Type::list(Type::Int));
-    g.module("each", each(body)).connect("xs -> each.x; each.y -> ys").library()
+    g.module("each", each(body)).connect("xs -> each.x; each.y -> ys").flow()
 }
 
-fn start(flow: &Library) -> Start {
-    Start::new("r", flow.clone(), "main").input("xs", ints([1, 2, 3]))
+fn start(flow: &CheckedFlow) -> Start {
+    Start::new("r", flow.clone()).input("xs", ints([1, 2, 3]))
 }
 
 /// An engine that takes only these classes.
@@ -88,9 +88,9 @@ async fn a_changed_retry_and_failure_policy_count_from_the_next_attempt() {
         let retry = Retry { attempts, backoff_ms: 1, backoff_ms_max: 1 };
         let second = TaskSpec { retry, ..second.clone() };
         let g = G::new().input("x", Type::Int).output("p", Type::Int).task("first", &first).task("second", &second);
-        g.connect("x -> first.x; first.out -> second.x; second.out -> p").library()
+        g.connect("x -> first.x; first.out -> second.x; second.out -> p").flow()
     };
-    let start = |attempts| Start::new("r", wide(attempts), "main").input("x", int(1));
+    let start = |attempts| Start::new("r", wide(attempts)).input("x", int(1));
     let engine = bed.engine(&kit, Options { fuse: false, ..Options::default() });
     assert_eq!(run(&engine, start(1)).await, "/second failed at attempt 1: not yet");
     assert_eq!(run(&engine, start(2)).await, "/second failed at attempt 2: not yet");

@@ -69,7 +69,7 @@ fn scene(adjust: impl Fn(&mut TaskSpec)) -> Scene {
     let mut spec = TaskSpec::new("wait", vec![Port::new("x", Type::Int)], vec![Port::new("out", Type::Int)]);
     adjust(&mut spec);
     kit.tasks.add(spec.clone(), Arc::new(door.clone()));
-    let start = Start::new("r", chain(&spec, 2).library(), "main").input("x", int(10));
+    let start = Start::new("r", chain(&spec, 2).flow()).input("x", int(10));
     Scene { proof: Proof::new(&kit), door, start }
 }
 
@@ -134,7 +134,7 @@ async fn a_cancel_ends_the_pause_before_another_attempt_too() {
     let spec = kit.add(spec, |_, _| Err(Failure::new("no")));
     let proof = Proof::new(&kit);
     let engine = proof.engine();
-    let start = Start::new("r", chain(&spec, 1).library(), "main").input("x", int(1));
+    let start = Start::new("r", chain(&spec, 1).flow()).input("x", int(1));
     let handle = proof.drive(engine.start(start)).await.unwrap();
     proof.calm().await;
     let before = proof.world.clock();

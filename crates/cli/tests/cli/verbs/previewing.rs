@@ -9,11 +9,37 @@ use super::{
 
 /// Runs a command, and counts the plans that it makes.
 fn planned(bed: &Bed, args: &[&str]) -> (Said, usize) {
+    counted(bed, args, "onceflow_engine::engine::replan=debug", "planning a run")
+}
+
+/// Runs a command, and counts the lines of its log that have these words.
+fn counted(bed: &Bed, args: &[&str], log: &str, words: &str) -> (Said, usize) {
     let mut command = bed.command(args);
-    command.env("ONCEFLOW_LOG", "onceflow_engine::engine::replan=debug");
+    command.env("ONCEFLOW_LOG", log);
     let said = bed.said(command.output().expect("the command starts"));
-    let plans = said.stderr.lines().filter(|line| line.contains("planning a run")).count();
-    (said, plans)
+    let lines = said.stderr.lines().filter(|line| line.contains(words)).count();
+    (said, lines)
+}
+
+#[test]
+fn every_verb_checks_a_flow_once() {
+    let bed = Bed::new();
+    three(&bed, "");
+    let run = ["run", "sum.yaml", "-i", "a=1", "-i", "b=2"];
+    for (args, code, checks) in [
+        (vec!["check", "sum.yaml"], 0, 1),
+        (vec!["graph", "sum.yaml"], 0, 1),
+        (vec!["explain", "sum.yaml", "-i", "a=1", "-i", "b=2"], 0, 1),
+        (run.to_vec(), 1, 1),
+        ([&run[..], &["--dry-run"]].concat(), 0, 1),
+        (vec!["explain", "sum.yaml", "-i", "a=1", "-i", "b=3"], 0, 1),
+        (vec!["check", "sum.yaml", "--against-runs"], 0, 1),
+        (vec!["retry", "sum", "--dry-run"], 0, 0),
+        (vec!["run", "sum.yaml", "-i", "a=1", "-i", "b=3"], 1, 1),
+    ] {
+        let (said, count) = counted(&bed, &args, "onceflow_spec=debug", "checking a flow");
+        assert_eq!((said.code, count), (code, checks), "{args:?}: {}", said.all());
+    }
 }
 
 #[test]
