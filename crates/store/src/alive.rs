@@ -52,6 +52,56 @@ impl Drop for Alive {
     }
 }
 
+/// The processes that have an id and a lock file in one directory: the members of a store, the writers of objects.
+#[derive(Clone, Debug)]
+pub(crate) struct Processes {
+    directory: PathBuf,
+}
+
+impl Processes {
+    /// The processes with files in a directory, which need not exist yet.
+    pub(crate) fn of(directory: PathBuf) -> Self {
+        Processes { directory }
+    }
+
+    /// The lock file of a process.
+    pub(crate) fn path(&self, id: u128) -> PathBuf {
+        self.directory.join(name(id))
+    }
+
+    /// This process lives, under an id that no process had before, while the result does.
+    ///
+    /// # Errors
+    /// As [`Alive::begin`].
+    pub(crate) fn begin(&self, id: u128) -> io::Result<Alive> {
+        Alive::begin(&self.directory, &name(id))
+    }
+
+    /// The processes for which `has_ended` is false, and that have a file. Files of processes that were killed before they
+    /// had locked theirs are removed.
+    ///
+    /// # Errors
+    /// If the directory cannot be read, or as `has_ended`.
+    pub(crate) fn living(&self, has_ended: impl Fn(&Path) -> io::Result<bool>) -> io::Result<Vec<u128>> {
+        let mut living = Vec::new();
+        for entry in fs::read_dir(&self.directory)? {
+            let (entry, file_name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
+            let Some(text) = file_name.to_str() else { continue };
+            match u128::from_str_radix(text, 16) {
+                Ok(id) if text == name(id) => living.extend((!has_ended(&entry)?).then_some(id)),
+                _ if text.starts_with(NEW) => drop(has_ended(&entry)?),
+                _ => {}
+            }
+        }
+        Ok(living)
+    }
+}
+
+/// The name of the file of a process.
+fn name(id: u128) -> String {
+    format!("{id:032x}")
+}
+
 /// A directory of lock files, told apart from that of any other machine or container: a lock is only evidence to a process
 /// that sees the same directory through the same kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
