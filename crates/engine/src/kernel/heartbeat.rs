@@ -161,7 +161,8 @@ impl<W> Heartbeats<W> {
         let working = Working { bell: bell.clone(), ends_at_once, whose };
         let is_first = {
             let mut all = lock(&self.working);
-            all.insert(fence, working);
+            let before = all.insert(fence, working);
+            assert!(before.is_none(), "work of fence {fence} is watched twice: one of the two would never be ended");
             all.len() == 1
         };
         if ends_at_once && self.is_interrupted() {
