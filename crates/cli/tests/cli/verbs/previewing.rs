@@ -76,3 +76,24 @@ fn every_verb_plans_once() {
         assert_eq!((said.code, plans, ran(&bed).as_str()), (0, 0, ""), "nothing changed");
     }
 }
+
+#[test]
+fn explain_as_json_names_steps_as_the_flow_does_and_shows_no_helper() {
+    let bed = Bed::new();
+    let flow = "flow: h\ninputs: { n: int }\nsteps:\n  \
+        a: { run: 'echo ${{ inputs.n + 1 }}', out: { x: int } }\n  \
+        b: { when: a.x > 3, run: 'echo ${{ a.x * 2 }}', out: { x: int } }\n  \
+        c:\n    each: x in [a.x, a.x + 1]\n    run: echo ${{ x }}\n    out: { y: int }\n  \
+        d: { expr: size(c.y), out: { z: int } }\noutputs: { b: b.x, d: d.z }\n";
+    bed.write("h.yaml", flow);
+    let names = |n: &str| {
+        let json = bed.run(&["explain", "h.yaml", "-i", n, "--json"]).ends(0).json();
+        let steps = json["steps"].as_array().expect("a list").iter();
+        steps.map(|step| step["step"].as_str().expect("a name").to_owned()).collect::<Vec<_>>()
+    };
+    let flow = ["a", "b", "c", "d"];
+    assert_eq!(names("n=1"), flow, "without a run");
+    bed.run(&["run", "h.yaml", "-i", "n=1"]).ends(0);
+    assert_eq!(names("n=1"), flow, "of a run that is done");
+    assert_eq!(names("n=7"), flow, "of a run with another input");
+}
