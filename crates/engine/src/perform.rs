@@ -131,8 +131,24 @@ impl Worker {
 }
 
 impl Work<'_> {
-    /// Commits, and claims the next step with it.
+    /// Commits, and claims the next step with it. A step that cannot commit because its run is frozen or went on is given
+    /// back at once.
     pub(crate) async fn commit<'a>(
+        &'a self,
+        slot: &Slot,
+        changes: &[ValueChange],
+        what: Option<EventKind>,
+        decide: impl Fn(RunState) -> Draft<'a>,
+    ) -> Result<WorkCommit, Error> {
+        let committed = self.commit_and_hold(slot, changes, what, decide).await?;
+        if matches!(committed, WorkCommit::Lost) {
+            self.give_back().await?;
+        }
+        Ok(committed)
+    }
+
+    /// As [`Work::commit`], but a step that cannot commit keeps its claim.
+    async fn commit_and_hold<'a>(
         &'a self,
         slot: &Slot,
         changes: &[ValueChange],
@@ -164,7 +180,7 @@ impl Work<'_> {
         decide: impl Fn(RunState) -> Draft<'a>,
     ) -> Result<WorkCommit, Error> {
         loop {
-            let committed = self.commit(slot, changes, what.clone(), &decide).await?;
+            let committed = self.commit_and_hold(slot, changes, what.clone(), &decide).await?;
             if !matches!(committed, WorkCommit::Lost) || !self.until_thawed(slot).await? {
                 return Ok(committed);
             }
@@ -173,7 +189,7 @@ impl Work<'_> {
 
     /// Waits while the run is frozen; the step keeps its claim, and gives its places to others. False if the run was not
     /// frozen, or still is when the worker has to stop.
-    async fn until_thawed(&self, slot: &Slot) -> Result<bool, Error> {
+    pub(super) async fn until_thawed(&self, slot: &Slot) -> Result<bool, Error> {
         const LOOK_MS: u64 = 50;
         /// Looks while the worker stops: far more than a plan takes, unless its planner was killed.
         const LOOKS_MAX: usize = 100;
