@@ -334,7 +334,7 @@ async fn a_failed_attempt_of_a_frozen_run_counts_and_the_next_begins_when_the_ru
         began.fetch_add(1, SeqCst);
         if step.attempt() == 1 { Err(Failure::new("no")) } else { Ok(vec![int(as_int(&inputs[0]) + 1)]) }
     });
-    scene.start = Start::new("r", chain(&spec, 2).library(), "main").input("x", int(10));
+    scene.start = Start::new("r", chain(&spec, 2).flow()).input("x", int(10));
     let took = frozen_when(&scene, |ready| ready.failed > 0).await;
     assert!(took < 2000, "it took {took} ms, as if its claim had to expire");
     assert_eq!(scene.door.began.load(SeqCst), 4, "two attempts at each of two steps");
