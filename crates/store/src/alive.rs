@@ -18,7 +18,7 @@ use std::{
 /// How the names of files begin that are not locked yet, or were left before they were.
 pub const NEW: &str = "new-";
 
-/// This process lives, under a name, while this does.
+/// The lock file of this process: the process counts as alive under the file's name until this is dropped.
 #[derive(Debug)]
 pub struct Alive {
     path: PathBuf,
@@ -26,7 +26,7 @@ pub struct Alive {
 }
 
 impl Alive {
-    /// Says so in a directory, which is made if it is not there.
+    /// Makes and locks a file of this name in a directory, which is made if it is not there.
     ///
     /// # Errors
     /// If the file cannot be made or locked.
@@ -47,7 +47,7 @@ impl Alive {
 
 impl Drop for Alive {
     fn drop(&mut self) {
-        // If it stays it is unlocked, and the next one who looks removes it.
+        // A file that stays is unlocked, and the next process that looks at it removes it.
         let _ = remove_if_there(&self.path);
     }
 }
@@ -69,7 +69,7 @@ impl Processes {
         self.directory.join(name(id))
     }
 
-    /// This process lives, under an id that no process had before, while the result does.
+    /// Makes the lock file of this process, under an id that no process had before.
     ///
     /// # Errors
     /// As [`Alive::begin`].

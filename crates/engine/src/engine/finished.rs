@@ -27,7 +27,7 @@ impl Shared {
             let (pause, changed) = match self.until_due().await {
                 Ok(pause_ms) => (pause_ms, self.signals.due.notified()),
                 Err(error) => {
-                    tracing::warn!(%error, "failed to do what is due; retrying in 1 s");
+                    tracing::warn!(%error, "failed to remove runs that are due for removal; retrying in 1 s");
                     (1000, self.signals.due.notified())
                 }
             };

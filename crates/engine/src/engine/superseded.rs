@@ -68,7 +68,7 @@ impl Shared {
                 None => break,
             }
         }
-        tracing::error!(%run, "what stands at the key of a run cannot be read, so nothing of its earlier lives is removed");
+        tracing::error!(%run, "cannot read the row of a run's key; keeping the edges of its earlier generations");
         Ok(Stays::All)
     }
 }
