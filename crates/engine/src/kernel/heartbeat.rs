@@ -167,7 +167,10 @@ impl<W> Heartbeats<W> {
         let is_first = {
             let mut all = lock(&self.working);
             let before = all.insert(watch, working);
-            assert!(before.is_none(), "a watch of fence {fence} takes the place of another, which would never be ended");
+            assert!(
+                before.is_none(),
+                "a watch of fence {fence} takes the place of another, which would never be ended"
+            );
             all.len() == 1
         };
         if ends_at_once && self.is_interrupted() {
