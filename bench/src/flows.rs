@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use onceflow_core::model::{
-    Connection, Effect, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::ModuleKind,
+    CheckedFlow, Connection, Effect, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::ModuleKind,
 };
 use onceflow_engine::task::{Attempt, Body, Data, Step, Tasks};
 use std::{
@@ -219,9 +219,10 @@ pub fn count_up() -> Graph {
     graph
 }
 
-/// A library of one flow, `main`.
-pub fn library(graph: Graph) -> Library {
-    Library { flows: [(String::from("main"), graph)].into() }
+/// The only flow of a library, checked.
+pub fn flow(graph: Graph) -> CheckedFlow {
+    let library = Library { flows: [(String::from("main"), graph)].into() };
+    CheckedFlow::check(library, "main").unwrap_or_else(|errors| panic!("{errors}"))
 }
 
 fn numbers(input: &str, output: &str, ty: Type) -> Graph {

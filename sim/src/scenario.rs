@@ -246,7 +246,7 @@ fn workload(random: &mut Random) -> (Vec<Vec<Ask>>, Vec<TaskSpec>) {
             continue;
         }
         for ask in &asks {
-            learn(&ask.library, &mut specs);
+            learn(ask.flow.library(), &mut specs);
         }
         library = Some(made);
         users.push(asks);
@@ -291,14 +291,9 @@ fn asks(random: &mut Random, library: Library) -> (Library, Vec<Ask>) {
 }
 
 fn learn(library: &Library, specs: &mut Vec<TaskSpec>) {
-    let mut library = library.clone();
-    for graph in library.flows.values_mut() {
-        flows::visit(graph, &mut |spec| {
-            for spec in std::iter::once(&*spec).chain(spec.compensation.as_deref()) {
-                if !specs.iter().any(|known| (&known.name, &known.version) == (&spec.name, &spec.version)) {
-                    specs.push(spec.clone());
-                }
-            }
-        });
-    }
+    library.for_each_task(&mut |spec| {
+        if !specs.iter().any(|known| (&known.name, &known.version) == (&spec.name, &spec.version)) {
+            specs.push(spec.clone());
+        }
+    });
 }

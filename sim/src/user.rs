@@ -9,7 +9,7 @@ use crate::{
     value::Value,
 };
 use onceflow_core::{
-    model::{Library, check},
+    model::{CheckedFlow, Library},
     protocol::ids::RunId,
 };
 use onceflow_engine::{Error, Handle, Resolution, RunStatus, Start};
@@ -18,12 +18,10 @@ use std::{collections::BTreeMap, sync::Arc};
 /// One thing to ask for.
 #[derive(Clone)]
 pub struct Ask {
-    /// The flow.
-    pub library: Library,
+    /// The flow, for some or all of its outputs.
+    pub flow: CheckedFlow,
     /// Its inputs, by name.
     pub inputs: Vec<(String, Value)>,
-    /// Which outputs.
-    pub outputs: Option<Vec<String>>,
     /// How long inner values are kept.
     pub keep_ms: Option<u64>,
     /// How long its result can be asked for, and tried again what failed.
@@ -40,15 +38,18 @@ pub const HISTORY_MS: u64 = 3_600_000;
 impl Ask {
     /// What is asked for, if it can be simulated.
     pub fn new(library: Library, inputs: Vec<(String, Value)>, outputs: Option<Vec<String>>) -> Option<Self> {
-        let program = check(&library, "main", outputs.as_deref()).unwrap_or_else(|errors| panic!("{errors}"));
+        let whole = CheckedFlow::check(library, "main");
+        let flow = whole.and_then(|flow| outputs.map_or_else(|| Ok(flow.clone()), |outputs| flow.only(&outputs)));
+        let flow = flow.unwrap_or_else(|errors| panic!("{errors}"));
+        let program = flow.program();
         let by_name: BTreeMap<_, _> = inputs.iter().cloned().collect();
         let wanted = program.blocks[0].inputs.iter().map(|input| by_name[&input.port.name].clone());
         let values: Vec<_> = wanted.collect();
-        let meaning = [meaning(&program, &values, false)?.into(), meaning(&program, &values, true)?.into()];
+        let meaning = [meaning(program, &values, false)?.into(), meaning(program, &values, true)?.into()];
         let wanted = |name: &String| program.blocks[0].inputs.iter().any(|input| input.port.name == *name);
         let inputs = inputs.into_iter().filter(|(name, _)| wanted(name)).collect();
         let history_ms = HISTORY_MS;
-        Some(Ask { library, inputs, outputs, keep_ms: None, history_ms, finish_independent: false, meaning })
+        Some(Ask { inputs, keep_ms: None, history_ms, finish_independent: false, meaning, flow })
     }
 
     /// Whether it means something else once the world is repaired; repaired half-way, it may mean something in between.
@@ -64,11 +65,10 @@ impl Ask {
     }
 
     fn start(&self, key: &str) -> Start {
-        let mut start = Start::new(key, self.library.clone(), "main");
+        let mut start = Start::new(key, self.flow.clone());
         for (name, value) in &self.inputs {
             start = start.input(name.clone(), value.data());
         }
-        start.outputs.clone_from(&self.outputs);
         start.keep_ms = self.keep_ms;
         start.history_ms = self.history_ms;
         start.finish_independent = self.finish_independent;

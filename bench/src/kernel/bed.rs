@@ -114,7 +114,7 @@ impl Bed {
     /// of earlier ones.
     pub(super) fn start(&self, graph: Graph, input: (&str, Data)) -> Start {
         let key = format!("run {}", self.runs.fetch_add(1, Relaxed));
-        let start = Start::new(key, flows::library(graph), "main").input(input.0, input.1);
+        let start = Start::new(key, flows::flow(graph)).input(input.0, input.1);
         Start { ends_with_handle: true, ..start }
     }
 

@@ -99,7 +99,7 @@ pub(super) fn explain(directory: &str, elements: u64) -> anyhow::Result<Value> {
     let runtime = runtime()?;
     let bed = Bed::journal(&runtime, Path::new(directory), Durability::Flushed, false, 0)?;
     let same = start(&bed, elements);
-    let other = Start { outputs: Some(vec![String::from("ys")]), ..same.clone() };
+    let other = Start { flow: same.flow.only(&[String::from("ys")])?, ..same.clone() };
     let before = resident_bytes();
     forget_peak();
     let (seconds_same, _) = timed(|| Ok(runtime.block_on(bed.engine.preview(same))?))?;

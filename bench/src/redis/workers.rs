@@ -43,8 +43,8 @@ impl Workers {
     /// Starts chains, the workers in turn. No step is taken before all of them are there.
     pub(super) async fn chains(&self, runs: usize, steps: usize, history_ms: u64) -> anyhow::Result<Vec<Handle>> {
         let starting = (0..runs).zip(self.engines.iter().cycle()).map(|(run, engine)| {
-            let library = flows::library(flows::chain(steps, false));
-            let start = Start::new(format!("run {run}"), library, "main").input("x", flows::int(0));
+            let flow = flows::flow(flows::chain(steps, false));
+            let start = Start::new(format!("run {run}"), flow).input("x", flows::int(0));
             let engine = engine.clone();
             tokio::spawn(async move { engine.start(Start { history_ms, ..start }).await })
         });

@@ -31,13 +31,13 @@ pub(crate) struct Common {
     /// Directory of the store, paged:DIR, or redis://HOST [default: the nearest .onceflow/ upwards, or a new one here]
     #[arg(long, global = true, env = "ONCEFLOW_STORE", value_name = "DIR|URL", hide_env_values = true)]
     pub(crate) store: Option<PathBuf>,
-    /// Settings of onceflow.toml under this name are over the others
+    /// Use the profile of this name in onceflow.toml
     #[arg(long, global = true, env = "ONCEFLOW_PROFILE", value_name = "NAME")]
     pub(crate) profile: Option<String>,
     /// Answer in JSON on stdout
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Say nothing but errors on stderr
+    /// Print only errors on stderr
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
     /// When to use colour
@@ -56,33 +56,33 @@ pub(crate) enum Color {
 pub(crate) enum Verb {
     /// Start a flow, or resume it
     Run(Box<Run>),
-    /// Say what `run` would do, and why
+    /// Explain what `run` would do, and why
     Explain(Explain),
     /// List runs
     Ls(Ls),
     /// Show one run: steps, outputs, failures
     Show(Show),
-    /// Follow a run until it rests
+    /// Follow a run until it ends or waits
     Watch(Watch),
-    /// Print what steps wrote
+    /// Print the logs of steps
     Logs(Logs),
     /// Draw a flow or a run
     Graph(pictures::Graph),
-    /// Draw when each step of a run was at work
+    /// Draw a timeline of the steps of a run
     Timeline(pictures::Timeline),
-    /// Write all about a run into one HTML file
+    /// Write a report of a run as one HTML file
     Report(pictures::Report),
-    /// Say why a step ran, or did not
+    /// Explain why a step ran, or did not
     Why(Why),
-    /// Go on with a run that failed or was interrupted
+    /// Resume a run that failed or was interrupted
     Retry(Retry),
-    /// Say what became of a step that must not start twice
+    /// Report the outcome of an at-most-once step that was interrupted
     Resolve(Resolve),
-    /// Bring an event to the step that waits for it
+    /// Send an event to the step that waits for it
     Send(Send),
     /// Start a new run from an old one, with other inputs
     Fork(Fork),
-    /// Say what takes the room
+    /// Show disk usage by run and purpose
     Du(Du),
     /// Trace a file back to inputs and code
     Lineage(Lineage),
@@ -90,7 +90,7 @@ pub(crate) enum Verb {
     Diff(Diff),
     /// Write a run that has ended to a file
     Export(Export),
-    /// Take in what `export` wrote
+    /// Import a run that `export` wrote
     Import(Import),
     /// Stop a run and undo it
     Cancel(Cancel),
@@ -102,10 +102,10 @@ pub(crate) enum Verb {
     Workers(Workers),
     /// Check flow files
     Check(Check),
-    /// Delete what nothing needs
+    /// Delete values and files that nothing needs
     #[command(visible_alias = "gc")]
     Reclaim(Reclaim),
-    /// Prove that the store is whole
+    /// Verify that the store is whole
     Fsck(Fsck),
     /// Explain an error code
     Error(Error),
@@ -115,9 +115,9 @@ pub(crate) enum Verb {
     Version,
     /// Print every setting, and what it is now
     Config(tools::Config),
-    /// Look whether all is well here: store, disk, shell, clock
+    /// Check this machine: store, disk, shell, clock
     Doctor(tools::Doctor),
-    /// Print what a shell needs to complete words
+    /// Print the completion script of a shell
     Completions(tools::Completions),
     /// Print or write manual pages
     Man(tools::Man),
@@ -159,7 +159,7 @@ pub(crate) struct Flow {
     /// Copy input files into the store, instead of reading them where they are
     #[arg(long)]
     pub(crate) store_inputs: bool,
-    /// As if there was no run of this key
+    /// Start anew, as if there were no run of this key
     #[arg(long)]
     pub(crate) new: bool,
     /// Decides which input files are copied into the store and which are read in place, from the settings.
@@ -180,10 +180,10 @@ pub(crate) struct Run {
     /// Let workers take steps too, though the store is a directory
     #[arg(long)]
     pub(crate) shared: bool,
-    /// How long a step stays ours without a sign of life
+    /// Lease of a step: after so long without a heartbeat another worker takes it
     #[arg(long, value_name = "TIME", value_parser = time, hide = true)]
     pub(crate) lease: Option<u64>,
-    /// Only say what would be done
+    /// Print what would be done, and do nothing
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
     /// Return at once; the run goes on in the background
@@ -232,7 +232,7 @@ pub(crate) struct Worker {
     /// Memory that steps may reserve together: 8GB
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) memory: Option<u64>,
-    /// How long a step stays its own without a sign of life [default: 30s]
+    /// Lease of a step: after so long without a heartbeat another worker takes it [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) lease: Option<u64>,
     /// End when nothing is ready
@@ -248,7 +248,7 @@ pub(crate) struct Check {
     /// Flow files
     #[arg(value_name = "FLOW", required = true)]
     pub(crate) flows: Vec<PathBuf>,
-    /// Also say whether the unfinished runs of these flows can go on with them
+    /// Also check whether the unfinished runs of these flows can resume with them
     #[arg(long)]
     pub(crate) against_runs: bool,
 }
@@ -264,10 +264,10 @@ pub(crate) struct Fsck {
     /// Read the bytes of every object too, and compare them with their digests; without, only lengths are
     #[arg(long)]
     pub(crate) deep: bool,
-    /// Change what is wrong
+    /// Repair what is wrong
     #[arg(long)]
     pub(crate) repair: bool,
-    /// Refuse to look at a store that is in use: what is said is proven then
+    /// Refuse a store that is in use, so that every finding is certain
     #[arg(long)]
     pub(crate) at_rest: bool,
     #[command(flatten)]

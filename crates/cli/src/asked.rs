@@ -12,9 +12,8 @@ use crate::{
     printer::Printer,
     run_meta::ShownInputs,
     session::Who,
-    tasks,
 };
-use onceflow_core::model::Port;
+use onceflow_core::model::{CheckedFlow, Port};
 use onceflow_engine::{
     HISTORY_MS, Start,
     task::{Data, KnownContent},
@@ -88,15 +87,16 @@ impl Asked {
     ) -> Result<(Asked, Hints, Vec<Gone>), Fault> {
         let store = &location.directory;
         let (flow, remember) = flows::load(&args.flow, store, args.verify)?;
-        let key = args.key.clone().unwrap_or_else(|| flow.name.clone());
-        outputs(&flow, &args.output)?;
+        let key = args.key.clone().unwrap_or_else(|| flow.name().to_owned());
+        let checked = outputs(&flow, &args.output)?;
         let given = GivenInputs { words: args.input.clone(), file: args.inputs.clone() };
         let bound = if though_gone { flow.bind_though_gone(&given) } else { flow.bind(&given) };
         let values = bound.map_err(|problems| Fault::problems(Exit::Usage, problems))?;
         let mut digests = Digests::open(store, args.verify).shown(printer.live);
         let by_reference = args.sources.by_reference(location, flow.store_inputs);
         let mut gone = Vec::new();
-        let mut start = Start::new(key.clone(), tasks::for_workers(&flow.library, who, &key), flow.name.clone());
+        let mut start = Start::new(key, checked);
+        start.classes = who.classes(&start.key, &start.flow);
         let shown = ShownInputs::new(&values);
         for (name, value) in values {
             let ty =
@@ -108,8 +108,6 @@ impl Asked {
                 Err((path, error)) => return Err(Fault::unreadable(&path)(error)),
             }
         }
-        start.outputs = (!args.output.is_empty()).then(|| args.output.clone());
-        start.identity = flow.identity.clone().filter(|_| start.outputs.is_none());
         let (keep, history) = (args.keep.or(flow.keep_ms), args.history.or(flow.history_ms));
         start.keep_ms = args.retention.keep(keep);
         start.history_ms = args.retention.history(history, HISTORY_MS).max(HISTORY_MS_MIN);
@@ -143,14 +141,14 @@ impl Asked {
     pub(crate) fn say_unused(&self, printer: &Printer) {
         self.too_long.iter().for_each(|line| printer.say(line));
         self.flow.warnings.iter().for_each(|warning| printer.say(format!("warning: {warning}")));
-        if self.start.outputs.is_none() {
+        if self.start.flow.requested().is_none() {
             self.flow.unused.iter().for_each(|unused| printer.say(format!("warning: {unused}")));
         }
     }
 
     /// Lets other processes take the steps than were asked for: those that take the steps of the existing run.
     pub(crate) fn set_who(&mut self, who: Who) {
-        self.start.library = tasks::for_workers(&self.flow.library, who, &self.start.key).into();
+        self.start.classes = who.classes(&self.start.key, &self.start.flow);
     }
 
     pub(crate) fn key(&self) -> &str {
@@ -159,20 +157,25 @@ impl Asked {
 
     /// The steps of the flow, in its order.
     pub(crate) fn steps(&self) -> Vec<String> {
-        let modules = self.flow.library.flows.get(&self.flow.name).into_iter().flat_map(|flow| &flow.modules);
-        modules.map(|module| module.name.clone()).collect()
+        let flow = &self.flow.checked.library().flows[self.flow.name()];
+        flow.modules.iter().map(|module| module.name.clone()).collect()
     }
 }
 
-/// Checks that every output asked for is one of the flow's.
-fn outputs(flow: &LoadedFlow, wanted: &[String]) -> Result<(), Fault> {
+/// Returns the flow for the outputs asked for, each of which must be one of the flow's; without any, for all.
+fn outputs(flow: &LoadedFlow, wanted: &[String]) -> Result<CheckedFlow, Fault> {
     let known = || flow.outputs.iter().map(|port: &Port| port.name.as_str());
-    let Some(unknown) = wanted.iter().find(|name| !known().any(|known| known == **name)) else { return Ok(()) };
+    let Some(unknown) = wanted.iter().find(|name| !known().any(|known| known == **name)) else {
+        if wanted.is_empty() {
+            return Ok(flow.checked.clone());
+        }
+        return flow.checked.only(wanted).map_err(|errors| onceflow_engine::Error::from(errors).into());
+    };
     let hint = match crate::words::nearest(unknown, known()) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("it has {}", known().collect::<Vec<_>>().join(", ")),
     };
-    let what = format!("flow `{}` has no output `{unknown}`", flow.name);
+    let what = format!("flow `{}` has no output `{unknown}`", flow.name());
     Err(Fault::new(Exit::Usage, codes::NO_OUTPUT, what).hint(hint))
 }
 

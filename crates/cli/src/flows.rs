@@ -40,7 +40,7 @@ pub(crate) fn load(path: &Path, store: &Path, verify: bool) -> Result<(LoadedFlo
         return Ok((flow, Remember { path: at, bytes: None }));
     }
     let flow = read(path)?;
-    let steps: usize = flow.library.flows.values().map(|graph| graph.modules.len()).sum();
+    let steps: usize = flow.checked.library().flows.values().map(|graph| graph.modules.len()).sum();
     let bytes = (steps >= STEPS_MIN).then(|| [program().as_slice(), &flow.to_bytes()].concat());
     Ok((flow, Remember { path: at, bytes }))
 }
@@ -96,7 +96,7 @@ fn name(path: &Path) -> String {
 fn program() -> [u8; 32] {
     let look = std::env::current_exe().and_then(fs::metadata);
     let look = look.map(|data| (data.dev(), data.ino(), data.size(), data.mtime(), data.mtime_nsec())).ok();
-    *blake3::hash(format!("onceflow flow 3 {} {look:?}", env!("CARGO_PKG_VERSION")).as_bytes()).as_bytes()
+    *blake3::hash(format!("onceflow flow 4 {} {look:?}", env!("CARGO_PKG_VERSION")).as_bytes()).as_bytes()
 }
 
 fn digest<const N: usize>(parts: [&OsStr; N]) -> String {

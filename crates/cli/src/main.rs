@@ -52,7 +52,6 @@ mod runs;
 mod session;
 mod signals;
 mod steps;
-mod tasks;
 mod timeline;
 mod verbs;
 mod view;

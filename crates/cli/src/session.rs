@@ -1,7 +1,7 @@
 //! An open store for a command: its directory or server, the store there, and an engine on it.
 
 use crate::{event_log, fault::Fault, housekeeping, location::StoreLocation, printer::Printer, runs};
-use onceflow_core::model::task::DEFAULT_CLASS;
+use onceflow_core::model::{CheckedFlow, task::DEFAULT_CLASS};
 use onceflow_engine::{Engine, Options, Summary};
 use onceflow_store::{Store, world::RealWorld};
 
@@ -110,6 +110,11 @@ impl Who {
             Who::Any if asked == DEFAULT_CLASS => ANY.to_owned(),
             Who::Any => format!("{ANY}+{asked}"),
         }
+    }
+
+    /// The class in a run of this key for each class that the tasks of a flow ask for.
+    pub(crate) fn classes(self, key: &str, flow: &CheckedFlow) -> Vec<(String, String)> {
+        flow.classes().into_iter().map(|asked| (asked.to_owned(), self.class(key, asked))).collect()
     }
 }
 

@@ -92,6 +92,7 @@ impl Kernel {
 
     /// Commits a batch about a claim. True if it was applied: else the claim is not as it was read.
     pub(crate) async fn apply(&self, batch: Batch) -> Result<bool, Error> {
+        assert!(!batch.requires.is_empty(), "a batch about a claim rests on none: it would be applied to any worker's");
         Ok(self.records.commit(batch).await?.is_applied())
     }
 }

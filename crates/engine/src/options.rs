@@ -52,8 +52,6 @@ pub struct Options {
     pub event_log: Option<EventLogOptions>,
     /// Resources that tasks take by type. A working engine refuses a task that takes a resource it lacks.
     pub resources: Resources,
-    /// The maximum of modules in one graph: see [`GRAPH_MODULES_MAX`](onceflow_core::limits::GRAPH_MODULES_MAX).
-    pub graph_modules_max: usize,
 }
 
 /// The description of a worker, for people.
@@ -115,7 +113,6 @@ impl Default for Options {
             about: None,
             event_log: None,
             resources: Resources::default(),
-            graph_modules_max: onceflow_core::limits::GRAPH_MODULES_MAX,
         }
     }
 }

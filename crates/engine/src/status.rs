@@ -2,61 +2,61 @@
 
 use onceflow_core::protocol::rows::{Phase, Status};
 
-/// The status of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RunStatus {
+/// Makes the enum of statuses, with their words, from one table.
+macro_rules! statuses {
+    ($($(#[$doc:meta])* $status:ident = $word:literal,)*) => {
+        /// The status of a run.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum RunStatus {
+            $($(#[$doc])* $status,)*
+        }
+
+        impl RunStatus {
+            /// Every status with its word; of two with the same word, the more frequent one first.
+            const WORDS: &[(RunStatus, &str)] = &[$((RunStatus::$status, $word),)*];
+
+            /// The word for the status, as the tool prints it and `--json` writes it.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $(RunStatus::$status => $word,)*
+                }
+            }
+        }
+    };
+}
+
+statuses! {
     /// Steps run, or are ready for a worker that serves them.
-    Running,
+    Running = "running",
     /// Steps are left, and no worker that the store knows of serves the run.
-    Interrupted,
+    Interrupted = "interrupted",
     /// A step failed; steps in flight may still end.
-    Failing,
+    Failing = "failing",
     /// Steps failed, and nothing else can run. Starting the run again retries them, until its history ends.
-    Failed,
+    Failed = "failed",
     /// Nothing runs until an operator reports the outcome of a step, or sends an event.
-    Waiting,
+    Waiting = "waiting",
     /// A changed flow, input or request is being planned.
-    Planning,
+    Planning = "planning",
     /// The run was cancelled; steps in flight end.
-    Cancelling,
+    Cancelling = "cancelling",
     /// Registered undos run, the last first.
-    Undoing,
+    Undoing = "undoing",
     /// As [`RunStatus::Cancelling`] and [`RunStatus::Undoing`], but no worker that the store knows of serves the run.
-    UndoInterrupted,
+    UndoInterrupted = "interrupted",
     /// Remaining rows are removed.
-    Removing,
+    Removing = "removing",
     /// All requested outputs exist.
-    Done,
+    Done = "done",
     /// The run failed, and what it did was undone.
-    Undone,
+    Undone = "undone",
     /// The run was cancelled, and what it did was undone.
-    Cancelled,
+    Cancelled = "cancelled",
     /// An undo failed. Nothing happens until an operator retries, resolves or abandons it.
-    NotUndone,
+    NotUndone = "not cleaned up",
 }
 
 impl RunStatus {
-    /// Every status; of two with the same word, the more frequent one first.
-    const ALL: [RunStatus; 14] = {
-        use RunStatus::*;
-        [
-            Running,
-            Interrupted,
-            Failing,
-            Failed,
-            Waiting,
-            Planning,
-            Cancelling,
-            Undoing,
-            UndoInterrupted,
-            Removing,
-            Done,
-            Undone,
-            Cancelled,
-            NotUndone,
-        ]
-    };
-
     /// The status stays until an operator or a caller acts. An interrupted run is not at rest: any worker may continue
     /// it.
     pub fn is_at_rest(self) -> bool {
@@ -129,34 +129,30 @@ impl serde::Serialize for RunStatus {
 impl<'de> serde::Deserialize<'de> for RunStatus {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let word = String::deserialize(deserializer)?;
-        let unknown = || serde::de::Error::custom(format!("no run is {word:?}"));
-        RunStatus::ALL.into_iter().find(|status| status.to_string() == word).ok_or_else(unknown)
+        let known = RunStatus::WORDS.iter().find(|(_, known)| *known == word).map(|(status, _)| *status);
+        known.ok_or_else(|| serde::de::Error::custom(format!("no run is {word:?}")))
     }
 }
 
 impl std::fmt::Display for RunStatus {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(match self {
-            RunStatus::Running => "running",
-            RunStatus::Interrupted | RunStatus::UndoInterrupted => "interrupted",
-            RunStatus::Failing => "failing",
-            RunStatus::Failed => "failed",
-            RunStatus::Waiting => "waiting",
-            RunStatus::Planning => "planning",
-            RunStatus::Cancelling => "cancelling",
-            RunStatus::Undoing => "undoing",
-            RunStatus::Removing => "removing",
-            RunStatus::Done => "done",
-            RunStatus::Undone => "undone",
-            RunStatus::Cancelled => "cancelled",
-            RunStatus::NotUndone => "not cleaned up",
-        })
+        f.pad(self.word())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_word_is_read_as_the_status_it_was_written_for() {
+        for (status, word) in RunStatus::WORDS {
+            let written = onceflow_core::protocol::rows::write(status);
+            assert_eq!(written, onceflow_core::protocol::rows::write(word));
+            let read: RunStatus = onceflow_core::protocol::rows::read(&written).unwrap();
+            assert_eq!(read == *status, *status != RunStatus::UndoInterrupted, "{word}: two statuses have one word");
+        }
+    }
 
     #[test]
     fn every_phase_of_a_row_has_one_status_and_rests_as_the_row_does() {

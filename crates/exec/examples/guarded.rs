@@ -1,6 +1,8 @@
 //! Runs one command under a guard: `guarded run DIRECTORY SCRIPT KEY`. As `guarded guard` this process is the guard.
 
-use onceflow_core::model::{Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::ModuleKind};
+use onceflow_core::model::{
+    CheckedFlow, Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::ModuleKind,
+};
 use onceflow_engine::{Engine, Start};
 use onceflow_exec::{
     ExecutorOptions, Home,
@@ -48,7 +50,8 @@ async fn run(directory: &str, script: &str, key: &str) {
         connections: vec![Connection { from: end(Some("step")), to: end(None), origin: None }],
     };
     let library = Library { flows: [(String::from("main"), graph)].into() };
-    let handle = engine.start(Start::new(key, library, "main")).await.expect("a run");
+    let flow = CheckedFlow::check(library, "main").expect("a flow without mistakes");
+    let handle = engine.start(Start::new(key, flow)).await.expect("a run");
     println!("{}", handle.wait().await.expect("a report"));
     engine.close().await.expect("closed");
     drop((tasks, handle, engine));

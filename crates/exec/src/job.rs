@@ -238,6 +238,7 @@ fn prepare(
     crate::guard::end_left(&shared.home.root);
     let mut work = WorkDir::new(&shared.home, &shared.pool, step)?;
     let mut names = scope(step, spec);
+    assert_eq!(inputs.len(), spec.inputs.len(), "{} gets one value for each input of its task", step.address());
     for (at, data) in inputs.into_iter().enumerate() {
         work.note_sources(&data);
         let mut value = input(spec, at, data)?;
@@ -286,6 +287,7 @@ impl FinishedProcess {
             let moved = self.work.take(value, &mut taken);
             moved.map_err(|error| codes::work("an output could not be taken", &error))?;
         }
+        assert_eq!(values.len(), ports.len(), "a command gives one value for each output of its task");
         values.into_iter().zip(ports).map(|(value, port)| give(value, port)).collect()
     }
 }

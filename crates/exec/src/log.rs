@@ -144,6 +144,11 @@ impl Log {
         self.tail.extend(&clean[head..]);
         let too_many = self.tail.len().saturating_sub(TAIL_BYTES_MAX);
         self.tail.drain(..too_many);
+        assert!(self.head.len() <= HEAD_BYTES_MAX && self.tail.len() <= TAIL_BYTES_MAX, "a log in memory is bounded");
+        assert!(
+            self.total >= (self.head.len() + self.tail.len()) as u64,
+            "a log shows more than was written: the number of bytes left out would be wrong"
+        );
         if self.is_over {
             return;
         }

@@ -12,7 +12,7 @@ use capture::StdoutCapture;
 use child::Child;
 use futures_util::future::{Either, select};
 use onceflow_engine::task::{Failure, Used};
-use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use rustix::process::{Pid, Signal, getpgrp, kill_process_group, test_kill_process_group};
 use std::{
     ffi::OsString,
     fs::File,
@@ -178,6 +178,7 @@ struct RunningProcess {
 impl RunningProcess {
     fn new(child: Child, guard: Option<&Arc<Guard>>) -> Self {
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        assert_ne!(group, Some(getpgrp()), "a command is in the group of its worker: its end would be the worker's");
         let held = group.and_then(|group| guard.map(|guard| guard.hold(group)));
         RunningProcess { child: Some(child), group, held }
     }

@@ -80,7 +80,7 @@ const HISTORY_MS: u64 = 1000;
 /// Runs a flow on a store of its own.
 async fn curve(
     name: &str,
-    library: Arc<onceflow_core::model::Library>,
+    checked: onceflow_core::model::CheckedFlow,
     tasks: &onceflow::task::Tasks,
     inputs: Inputs,
 ) -> anyhow::Result<Curve> {
@@ -92,7 +92,7 @@ async fn curve(
     let values = Values::new(records.clone(), world.clone(), options.shard).with_blobs(Arc::new(Objects::memory()));
     let engine = onceflow_engine::Engine::new(records, Arc::new(values), world.clone(), options);
     engine.add_tasks(tasks)?;
-    let mut start = Start::new(name, library, name);
+    let mut start = Start::new(name, checked);
     (start.inputs, start.history_ms) = (inputs, HISTORY_MS);
     engine.start(start).await?.wait().await?;
     let steps = SEEN.lock().expect("nobody panics in here").clone();
@@ -135,8 +135,8 @@ async fn main() -> anyhow::Result<()> {
     let given = std::env::args().nth(1).map(|steps| steps.parse()).transpose()?;
     let steps: u64 = given.unwrap_or(STEPS);
     let (rounds, elements) = (rounds::flow(), elements::flow());
-    let a_loop = curve("loop", rounds.library(), rounds.tasks(), rounds.encode(steps)?).await?;
-    let a_list = curve("list", elements.library(), elements.tasks(), elements.encode((0..steps).collect())?).await?;
+    let a_loop = curve("loop", rounds.check()?, rounds.tasks(), rounds.encode(steps)?).await?;
+    let a_list = curve("list", elements.check()?, elements.tasks(), elements.encode((0..steps).collect())?).await?;
     for (name, curve) in [("loop", &a_loop), ("list", &a_list)] {
         let (most, done, over) = (curve.most(), curve.done, curve.over);
         let told = format!(

@@ -13,6 +13,7 @@ use crate::{
     port::Ports,
     run::{Run, Start},
 };
+use onceflow_core::model::CheckedFlow;
 use onceflow_engine::Options;
 use onceflow_store::{Store, World, backend::memory::Memory, blobs::Objects, values::Values, world::RealWorld};
 use std::{path::PathBuf, sync::Arc, task::Poll};
@@ -45,6 +46,7 @@ pub struct Engine {
 struct Inner {
     engine: onceflow_engine::Engine,
     store: Option<Store>,
+    graph_modules_max: usize,
 }
 
 impl Drop for Inner {
@@ -80,7 +82,7 @@ impl Engine {
         EngineBuilder::default()
     }
 
-    async fn on_store(place: PathBuf, mut options: Options) -> Result<Engine, Error> {
+    async fn on_store(place: PathBuf, mut options: Options, graph_modules_max: usize) -> Result<Engine, Error> {
         if options.works && options.about.is_none() {
             let program = std::env::current_exe().ok().and_then(|path| path.file_name().map(ToOwned::to_owned));
             let program = program.map(|name| name.to_string_lossy().into_owned());
@@ -88,15 +90,15 @@ impl Engine {
         }
         let store = Store::open_url(place).await?;
         let engine = onceflow_engine::Engine::open(&store, options).await?;
-        Ok(Engine { inner: Arc::new(Inner { engine, store: Some(store) }) })
+        Ok(Engine { inner: Arc::new(Inner { engine, store: Some(store), graph_modules_max }) })
     }
 
-    fn on_memory(options: Options) -> Engine {
+    fn on_memory(options: Options, graph_modules_max: usize) -> Engine {
         let world: Arc<dyn World> = RealWorld::here();
         let records = Arc::new(Memory::new(world.clone()));
         let values = Values::new(records.clone(), world.clone(), options.shard).with_blobs(Arc::new(Objects::memory()));
         let engine = onceflow_engine::Engine::new(records, Arc::new(values), world, options);
-        Engine { inner: Arc::new(Inner { engine, store: None }) }
+        Engine { inner: Arc::new(Inner { engine, store: None, graph_modules_max }) }
     }
 
     /// Starts a run of a flow, or finds it, when it is awaited: the same [key](Start::key) is the same run. One that is
@@ -119,6 +121,12 @@ impl Engine {
     /// ```
     pub fn start<I: Ports, O: Ports>(&self, flow: &Flow<I, O>, inputs: I::Values) -> Start<O> {
         Start::new(self.clone(), flow, inputs)
+    }
+
+    /// Checks a flow, unless it was checked before.
+    pub(crate) fn check<I: Ports, O: Ports>(&self, flow: &Flow<I, O>) -> Result<CheckedFlow, Error> {
+        let checked = flow.check_within(self.inner.graph_modules_max);
+        Ok(checked.map_err(onceflow_engine::Error::from)?)
     }
 
     /// Starts a run of its own, waits for its result, and leaves nothing behind. For work that must survive this

@@ -14,9 +14,17 @@ use crate::{
     task::{Call, CallTarget, Tasks},
     value::Error,
 };
-use onceflow_core::model::{self, Graph, Library};
+use onceflow_core::{
+    limits::GRAPH_MODULES_MAX,
+    model::{self, CheckedFlow, Errors, Graph, Library},
+};
 use onceflow_engine::task::Data;
-use std::{any::TypeId, collections::BTreeMap, marker::PhantomData, sync::Arc};
+use std::{
+    any::TypeId,
+    collections::BTreeMap,
+    marker::PhantomData,
+    sync::{Arc, OnceLock},
+};
 
 /// A flow that takes `I` and gives `O`, each a [`Port`](crate::Port) or a tuple of them.
 ///
@@ -40,10 +48,12 @@ use std::{any::TypeId, collections::BTreeMap, marker::PhantomData, sync::Arc};
 /// # Ok::<(), onceflow::value::Error>(())
 /// ```
 ///
-/// A flow is a description and cheap to clone; nothing has been checked yet, and nothing runs.
+/// A flow is a description and cheap to clone. It is checked once, when it is first started or by [`Flow::check`].
 pub struct Flow<I, O> {
     name: String,
     needs: Arc<Needs>,
+    /// The result of the first check without mistakes, and the modules that it allowed in one graph.
+    checked: Arc<OnceLock<(usize, CheckedFlow)>>,
     ports: PhantomData<fn(I) -> O>,
 }
 
@@ -65,7 +75,7 @@ impl<I: Ports, O: Ports> Flow<I, O> {
     #[doc(hidden)]
     pub fn from_draft(draft: FlowDraft) -> Self {
         let (name, needs) = draft.finish();
-        Flow { name, needs: Arc::new(needs), ports: PhantomData }
+        Flow { name, needs: Arc::new(needs), checked: Arc::default(), ports: PhantomData }
     }
 
     /// Its name.
@@ -81,6 +91,26 @@ impl<I: Ports, O: Ports> Flow<I, O> {
     /// Its graph and those of the flows it can call, unchecked.
     pub fn library(&self) -> Arc<Library> {
         self.needs.flows.clone()
+    }
+
+    /// Checks the flow and those it can call, without running anything: for tests of a flow, which find all of its
+    /// mistakes this way. Checked once; a flow that has no mistakes is not checked again when it is started.
+    ///
+    /// # Errors
+    /// All mistakes, at once.
+    pub fn check(&self) -> Result<CheckedFlow, Errors> {
+        self.check_within(GRAPH_MODULES_MAX)
+    }
+
+    /// As [`Flow::check`], for graphs of up to `graph_modules_max` modules.
+    pub(crate) fn check_within(&self, graph_modules_max: usize) -> Result<CheckedFlow, Errors> {
+        if let Some((_, checked)) = self.checked.get().filter(|(most, _)| *most == graph_modules_max) {
+            return Ok(checked.clone());
+        }
+        let checked = CheckedFlow::check_within(graph_modules_max, self.library(), self.name())?;
+        // Of two checks at once, and of engines that allow graphs of different sizes, the first is kept.
+        _ = self.checked.set((graph_modules_max, checked.clone()));
+        Ok(checked)
     }
 
     /// The code of all tasks it can come to, those that undo others too.
@@ -132,13 +162,14 @@ impl<I: Ports, O: Ports> Flow<I, O> {
     #[track_caller]
     pub fn with<P: Ports, Q: Ports>(mut self, other: &Flow<P, Q>) -> Self {
         Arc::make_mut(&mut self.needs).merge(&other.needs);
+        self.checked = Arc::default();
         self
     }
 }
 
 impl<I, O> Clone for Flow<I, O> {
     fn clone(&self) -> Self {
-        Flow { name: self.name.clone(), needs: self.needs.clone(), ports: PhantomData }
+        Flow { name: self.name.clone(), needs: self.needs.clone(), checked: self.checked.clone(), ports: PhantomData }
     }
 }
 

@@ -4,16 +4,14 @@ use crate::{
     problem::{Diagnostics, Problem},
     source::{SourceFile, Span},
 };
-use onceflow_core::model::{
-    Identity, Library, Mistake,
-    check::{MistakeKind, check},
-};
+use onceflow_core::model::{CheckedFlow, Library, Mistake, check::MistakeKind};
 
-/// Checks the whole flow, and returns the identity of its program. If the file has problems already, only problems that
-/// these cannot have caused are reported.
-pub(crate) fn run(library: &Library, main: &str, sources: &[SourceFile], report: &Diagnostics) -> Option<Identity> {
-    let errors = match check(library, main, None) {
-        Ok(program) => return Some(program.identity()),
+/// Checks the whole flow. If the file has problems already, only problems that these cannot have caused are reported.
+/// `None` if there are problems.
+pub(crate) fn run(library: Library, main: &str, sources: &[SourceFile], report: &Diagnostics) -> Option<CheckedFlow> {
+    tracing::debug!(flow = main, "checking a flow");
+    let errors = match CheckedFlow::check(library, main) {
+        Ok(checked) => return Some(checked),
         Err(errors) => errors,
     };
     let is_clean = report.is_empty();

@@ -64,7 +64,7 @@ impl LoadedFlow {
     /// # Errors
     /// All problems, at once.
     pub fn bind(&self, given: &GivenInputs) -> Result<Vec<(String, PortValue)>, Problems> {
-        self.bind_called(given, InputNoun::INPUTS, FilePresence::AreThere)
+        Binding { inputs: &self.inputs, called: InputNoun::INPUTS, files: FilePresence::AreThere }.bind(given)
     }
 
     /// As [`LoadedFlow::bind`], but named files need not exist: for a caller that only inspects what was computed from
@@ -73,26 +73,30 @@ impl LoadedFlow {
     /// # Errors
     /// All other problems, at once.
     pub fn bind_though_gone(&self, given: &GivenInputs) -> Result<Vec<(String, PortValue)>, Problems> {
-        self.bind_called(given, InputNoun::INPUTS, FilePresence::MayBeGone)
+        Binding { inputs: &self.inputs, called: InputNoun::INPUTS, files: FilePresence::MayBeGone }.bind(given)
     }
+}
 
-    fn bind_called(
-        &self,
-        given: &GivenInputs,
-        called: InputNoun,
-        files: FilePresence,
-    ) -> Result<Vec<(String, PortValue)>, Problems> {
+/// The inputs that are bound, their noun in messages, and whether their files must exist.
+struct Binding<'a> {
+    inputs: &'a [FlowInput],
+    called: InputNoun,
+    files: FilePresence,
+}
+
+impl Binding<'_> {
+    fn bind(&self, given: &GivenInputs) -> Result<Vec<(String, PortValue)>, Problems> {
         let report = Diagnostics::default();
         let mut values = BTreeMap::new();
-        self.words(given, (called, files), &mut values, &report);
+        self.words(given, &mut values, &report);
         if let Some(file) = &given.file {
-            self.file(file, files, &mut values, &report);
+            self.file(file, &mut values, &report);
         }
         let mut bound = Vec::new();
-        for input in &self.inputs {
+        for input in self.inputs {
             let value = match values.remove(&input.name) {
                 Some(value) => value,
-                None => self.default(input, (called, files), &report),
+                None => self.default(input, &report),
             };
             bound.extend(value.map(|value| (input.name.clone(), value)));
         }
@@ -100,18 +104,13 @@ impl LoadedFlow {
         Ok(bound)
     }
 
-    fn default(
-        &self,
-        input: &FlowInput,
-        (called, files): (InputNoun, FilePresence),
-        report: &Diagnostics,
-    ) -> Option<PortValue> {
+    fn default(&self, input: &FlowInput, report: &Diagnostics) -> Option<PortValue> {
         match &input.default {
-            Some(value) => settled(value.clone(), input, files, report),
+            Some(value) => settled(value.clone(), input, self.files, report),
             None if matches!(input.ty, Type::Option(_)) => Some(PortValue::Null),
             None => {
                 let help = input.help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default();
-                let message = format!("the {} `{}` is missing: {}{help}", called.one, input.name, describe(input));
+                let message = format!("the {} `{}` is missing: {}{help}", self.called.one, input.name, describe(input));
                 report.push(Problem::new("OF0202", message).hint(format!(
                     "--input {}={}",
                     input.name,
@@ -122,13 +121,7 @@ impl LoadedFlow {
         }
     }
 
-    fn words(
-        &self,
-        given: &GivenInputs,
-        (called, files): (InputNoun, FilePresence),
-        values: &mut BTreeMap<String, Option<PortValue>>,
-        report: &Diagnostics,
-    ) {
+    fn words(&self, given: &GivenInputs, values: &mut BTreeMap<String, Option<PortValue>>, report: &Diagnostics) {
         let mut names: Vec<&str> = Vec::new();
         for (name, _) in &given.words {
             if !names.contains(&name.as_str()) {
@@ -139,10 +132,11 @@ impl LoadedFlow {
             let words: Vec<_> =
                 given.words.iter().filter(|(other, _)| other == name).map(|(_, word)| word.as_str()).collect();
             let Some(input) = self.inputs.iter().find(|input| input.name == name) else {
-                self.unknown(name, called, None, report);
+                self.unknown(name, self.called, None, report);
                 continue;
             };
-            let convert = Convert { base: Path::new(""), files, what: format!("{} `{name}`", called.one) };
+            let what = format!("{} `{name}`", self.called.one);
+            let convert = Convert { base: Path::new(""), files: self.files, what };
             values.insert(name.to_owned(), convert.words(&words, &input.shape, report));
         }
     }
@@ -159,18 +153,13 @@ impl LoadedFlow {
         report.push(Problem { code: "OF0201", message: format!("{owner} has no {one} `{name}`"), place, hint });
     }
 
-    fn file(
-        &self,
-        path: &Path,
-        files: FilePresence,
-        values: &mut BTreeMap<String, Option<PortValue>>,
-        report: &Diagnostics,
-    ) {
+    fn file(&self, path: &Path, values: &mut BTreeMap<String, Option<PortValue>>, report: &Diagnostics) {
         if sheet::is_sheet(path) {
             let lists: Vec<_> = self.inputs.iter().filter(|input| sheet::record(&input.shape).is_some()).collect();
             match lists.as_slice() {
                 [input] if !values.contains_key(&input.name) => {
-                    let convert = Convert { base: Path::new(""), files, what: format!("input `{}`", input.name) };
+                    let what = format!("input `{}`", input.name);
+                    let convert = Convert { base: Path::new(""), files: self.files, what };
                     values.insert(input.name.clone(), convert.sheet(path, &input.shape, report));
                 }
                 [_] => {}
@@ -196,7 +185,7 @@ impl LoadedFlow {
                 continue;
             };
             if !values.contains_key(&input.name) {
-                let convert = Convert { base, files, what: format!("input `{}`", key.name) };
+                let convert = Convert { base, files: self.files, what: format!("input `{}`", key.name) };
                 values.insert(input.name.clone(), convert.node(node, &input.shape, &source, report));
             }
         }

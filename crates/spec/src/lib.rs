@@ -26,7 +26,7 @@
 //! outputs: { greeting: greet.greeting }
 //! ")?;
 //! let flow = onceflow_spec::load(&path, &onceflow_spec::LoadOptions::default())?;
-//! assert_eq!(flow.name, "hello");
+//! assert_eq!(flow.name(), "hello");
 //! assert_eq!(flow.inputs[0].name, "name");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -54,7 +54,7 @@ pub use types::TypeDecl;
 pub use unused::Unused;
 pub use words::{duration_ms, is_label, reserved_names, size_bytes};
 
-use onceflow_core::model::{Identity, Library, Port, Type, task::DEFAULT_CLASS};
+use onceflow_core::model::{CheckedFlow, Port, Type, task::DEFAULT_CLASS};
 use onceflow_exec::value::PortValue;
 use problem::Diagnostics;
 use serde::{Deserialize, Serialize};
@@ -76,14 +76,10 @@ impl Default for LoadOptions {
 /// A flow that was loaded: checked, and ready to be given its inputs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LoadedFlow {
-    /// Its name, also in [`LoadedFlow::library`].
-    pub name: String,
+    /// The flow and all flows that it calls, checked for all outputs.
+    pub checked: CheckedFlow,
     /// Its description, from the file.
     pub description: Option<String>,
-    /// The flow and all flows that it calls.
-    pub library: Library,
-    /// The identity of its program, if all of its outputs are wanted.
-    pub identity: Option<Identity>,
     /// Its inputs.
     pub inputs: Vec<FlowInput>,
     /// Its outputs.
@@ -106,6 +102,13 @@ pub struct LoadedFlow {
     pub warnings: Vec<Warning>,
     /// All files it was loaded from, the first being its own.
     pub files: Vec<FlowFile>,
+}
+
+impl LoadedFlow {
+    /// The name of the flow.
+    pub fn name(&self) -> &str {
+        self.checked.name()
+    }
 }
 
 /// How files of results get from the store to their place.
@@ -186,17 +189,16 @@ pub fn load(path: &Path, options: &LoadOptions) -> Result<LoadedFlow, Problems> 
         report.result()?;
         return Err(Problem::new("OF0102", format!("{} cannot be read", path.display())).into());
     };
-    let identity = check::run(&files.library, &callee.name, &files.sources, &report);
+    let checked = check::run(files.library, &callee.name, &files.sources, &report);
     let warnings = report.warnings();
     report.result()?;
+    let checked = checked.expect("a flow that has mistakes has problems, which were returned");
     Ok(LoadedFlow {
         warnings,
-        identity,
-        unused: unused::find(&files.library),
+        unused: unused::find(checked.library()),
+        checked,
         outputs: callee.outputs.unwrap_or_default(),
-        name: callee.name,
         description: file.description,
-        library: files.library,
         inputs: callee.inputs,
         keep_ms: file.keep_ms,
         history_ms: file.history_ms,

@@ -70,9 +70,8 @@ outputs: { said: say.said }
         let flow = write(at.path());
         let remembered = LoadedFlow::remembered(&flow.to_bytes()).unwrap();
         assert_eq!(format!("{flow:?}"), format!("{remembered:?}"));
-        assert_eq!(flow.library, remembered.library);
-        let identity = onceflow_core::model::check(&flow.library, "main", None).unwrap().identity();
-        assert_eq!(remembered.identity, Some(identity));
+        assert_eq!(remembered.checked.library(), flow.checked.library());
+        assert_eq!(remembered.checked.program(), flow.checked.program(), "it is lowered again, to the same program");
     }
 
     #[test]

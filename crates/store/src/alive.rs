@@ -18,7 +18,7 @@ use std::{
 /// How the names of files begin that are not locked yet, or were left before they were.
 pub const NEW: &str = "new-";
 
-/// This process lives, under a name, while this does.
+/// The lock file of this process: the process counts as alive under the file's name until this is dropped.
 #[derive(Debug)]
 pub struct Alive {
     path: PathBuf,
@@ -26,7 +26,7 @@ pub struct Alive {
 }
 
 impl Alive {
-    /// Says so in a directory, which is made if it is not there.
+    /// Makes and locks a file of this name in a directory, which is made if it is not there.
     ///
     /// # Errors
     /// If the file cannot be made or locked.
@@ -47,9 +47,59 @@ impl Alive {
 
 impl Drop for Alive {
     fn drop(&mut self) {
-        // If it stays it is unlocked, and the next one who looks removes it.
+        // A file that stays is unlocked, and the next process that looks at it removes it.
         let _ = remove_if_there(&self.path);
     }
+}
+
+/// The processes that have an id and a lock file in one directory: the members of a store, the writers of objects.
+#[derive(Clone, Debug)]
+pub(crate) struct Processes {
+    directory: PathBuf,
+}
+
+impl Processes {
+    /// The processes with files in a directory, which need not exist yet.
+    pub(crate) fn of(directory: PathBuf) -> Self {
+        Processes { directory }
+    }
+
+    /// The lock file of a process.
+    pub(crate) fn path(&self, id: u128) -> PathBuf {
+        self.directory.join(name(id))
+    }
+
+    /// Makes the lock file of this process, under an id that no process had before.
+    ///
+    /// # Errors
+    /// As [`Alive::begin`].
+    pub(crate) fn begin(&self, id: u128) -> io::Result<Alive> {
+        Alive::begin(&self.directory, &name(id))
+    }
+
+    /// The processes for which `has_ended` is false, and that have a file. Files of processes that were killed before they
+    /// had locked theirs are removed.
+    ///
+    /// # Errors
+    /// If the directory cannot be read, or as `has_ended`.
+    pub(crate) fn living(&self, has_ended: impl Fn(&Path) -> io::Result<bool>) -> io::Result<Vec<u128>> {
+        let mut living = Vec::new();
+        for entry in fs::read_dir(&self.directory)? {
+            let (entry, file_name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
+            let Some(text) = file_name.to_str() else { continue };
+            match u128::from_str_radix(text, 16) {
+                Ok(id) if text == name(id) => living.extend((!has_ended(&entry)?).then_some(id)),
+                _ if text.starts_with(NEW) => drop(has_ended(&entry)?),
+                _ => {}
+            }
+        }
+        Ok(living)
+    }
+}
+
+/// The name of the file of a process.
+fn name(id: u128) -> String {
+    format!("{id:032x}")
 }
 
 /// A directory of lock files, told apart from that of any other machine or container: a lock is only evidence to a process

@@ -106,7 +106,7 @@ fn check(path: &Path, input: &[u8]) -> String {
     match load(path, &LoadOptions::default()) {
         Ok(flow) => {
             loaded(&flow, path);
-            format!("ok {} {}", flow.library.flows.len().min(9), flow.inputs.len().min(9))
+            format!("ok {} {}", flow.checked.library().flows.len().min(9), flow.inputs.len().min(9))
         }
         Err(problems) => {
             let again = load(path, &LoadOptions::default()).expect_err("it was wrong a moment ago");
@@ -120,7 +120,7 @@ fn check(path: &Path, input: &[u8]) -> String {
 fn loaded(flow: &LoadedFlow, path: &Path) {
     let outputs: Vec<_> = flow.outputs.iter().map(|port| vec![port.name.clone()]).collect();
     for requested in std::iter::once(None).chain(outputs.iter().map(|one| Some(&one[..]))) {
-        if let Err(errors) = model::check(&flow.library, &flow.name, requested) {
+        if let Err(errors) = model::check(flow.checked.library(), flow.name(), requested) {
             panic!("it loads, and the kernel refuses {requested:?}: {errors:?}");
         }
     }

@@ -22,7 +22,7 @@ pub(crate) struct Import {
     /// Name of the run in this store [default: its old name]
     #[arg(long, value_name = "KEY", value_parser = key)]
     pub(crate) key: Option<String>,
-    /// In the place of a run of this key that has ended
+    /// Replace a run of this key that has ended
     #[arg(long)]
     pub(crate) replace: bool,
     /// Upper limits of retention, from the settings.

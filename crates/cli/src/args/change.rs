@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// Options of verbs whose changes cannot be undone.
 #[derive(Args, Debug, Clone, Copy, Default)]
 pub(crate) struct Sure {
-    /// Only say what would be done
+    /// Print what would be done, and do nothing
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
     /// Do not ask, though a person is there to answer
@@ -37,7 +37,7 @@ pub(crate) struct Cancel {
     /// A key, the beginning of a key or id, or - for the latest
     #[arg(value_name = "RUN")]
     pub(crate) run: String,
-    /// Give up what could not be undone: the run ends, and what it did stays
+    /// Abandon undos that failed: the run ends, and its effects stay
     #[arg(long)]
     pub(crate) abandon: bool,
     #[command(flatten)]
@@ -66,7 +66,7 @@ pub(crate) struct Retry {
     pub(crate) step: Option<String>,
     #[command(flatten)]
     pub(crate) go_on: GoOn,
-    /// Only say what would be tried again
+    /// Print what would be tried again, and do nothing
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
 }
@@ -107,10 +107,10 @@ pub(crate) struct Send {
     /// Payload of the event: its one value, or a JSON object with all of them
     #[arg(value_name = "VALUE", conflicts_with = "output")]
     pub(crate) value: Option<String>,
-    /// One of the values it brings
+    /// One of the values of the event
     #[arg(long = "output", short = 'o', value_name = "NAME=VALUE", value_parser = word)]
     pub(crate) output: Vec<(String, String)>,
-    /// Brings it at most once, however often it is sent under this id
+    /// Deliver it at most once, however often it is sent under this id
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
     /// The step, if several wait for the same
@@ -126,7 +126,7 @@ pub(crate) struct Fork {
     /// Name of the new run
     #[arg(long, value_name = "KEY", value_parser = key)]
     pub(crate) key: String,
-    /// An input that is to be another; a file or list may be a glob
+    /// An input with another value; a file or list may be a glob
     #[arg(long = "input", short = 'i', value_name = "NAME=VALUE", value_parser = word)]
     pub(crate) input: Vec<(String, String)>,
     /// How long inner values outlive the run [default: as in the old run]
@@ -143,7 +143,7 @@ pub(crate) struct Fork {
     pub(crate) sources: crate::config::SourcePolicy,
     #[command(flatten)]
     pub(crate) go_on: GoOn,
-    /// Only say what would run, and why
+    /// Print what would run and why, and do nothing
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
 }

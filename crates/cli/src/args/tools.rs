@@ -19,7 +19,7 @@ pub(crate) struct Man {
 
 #[derive(Args, Debug)]
 pub(crate) struct Config {
-    /// Say where each value comes from
+    /// Print where each value comes from
     #[arg(long)]
     pub(crate) origin: bool,
     /// Print the JSON Schema of onceflow.toml instead

@@ -10,7 +10,7 @@ use crate::{
     printer::{Ink, Printer},
     runs,
     session::{Session, is_for_any},
-    tasks, words,
+    words,
 };
 use onceflow_engine::{Engine, Intent, RunStatus, Start, Summary};
 use onceflow_spec::LoadedFlow;
@@ -39,7 +39,7 @@ pub(crate) async fn run(files: &[PathBuf], location: StoreLocation, printer: &Pr
         let engine = session.idle().await?;
         let unfinished: Vec<_> = runs::all(&engine).await?.into_iter().filter(|run| !run.status.has_ended()).collect();
         for (file, flow) in &flows {
-            for run in unfinished.iter().filter(|run| run.flow == flow.name) {
+            for run in unfinished.iter().filter(|run| run.flow == flow.name()) {
                 found.push(verdict(&engine, &session.location, file, flow, run).await?);
             }
         }
@@ -70,9 +70,20 @@ async fn verdict(
 ) -> Result<Verdict, Fault> {
     let handle = engine.find(&run.key).await?;
     let who = if is_for_any(location, &handle).await? { crate::session::Who::Any } else { location.who() };
-    let library = tasks::for_workers(&flow.library, who, &run.key);
-    let mut start = Start::new(run.key.clone(), library, flow.name.clone());
-    start.outputs = handle.requested().await?;
+    let checked = match handle.requested().await? {
+        None => Ok(flow.checked.clone()),
+        Some(outputs) => flow.checked.only(&outputs),
+    };
+    let checked = match checked {
+        Ok(checked) => checked,
+        Err(errors) => {
+            let refused = Some(onceflow_engine::Error::from(errors).into());
+            let (status, run, file) = (run.status, run.clone(), file.to_owned());
+            return Ok(Verdict { run, status, file, same: false, plan: None, refused });
+        }
+    };
+    let mut start = Start::new(run.key.clone(), checked);
+    start.classes = who.classes(&run.key, &start.flow);
     start.keep_ms = flow.keep_ms.or(run.keep_ms);
     // Defaults, for inputs that the run does not have.
     for input in &flow.inputs {

@@ -20,7 +20,7 @@ pub(crate) fn run(args: &args::Check, printer: &Printer) -> Exit {
     for path in &args.flows {
         match flows::read(path) {
             Ok(flow) => {
-                right.push(format!("{}: flow `{}` is sound", path.display(), flow.name));
+                right.push(format!("{}: flow `{}` is sound", path.display(), flow.name()));
                 runs.get_or_insert_with(|| command(path, &flow));
                 unused.extend(flow.unused.iter().map(ToString::to_string));
                 unused.extend(flow.warnings.iter().map(ToString::to_string));

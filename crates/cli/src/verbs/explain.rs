@@ -20,7 +20,7 @@ use onceflow_core::{
     model::{InstancePath as Address, program::Source},
     plan::{Explanation, Fate, Reason, explain::all_done},
 };
-use onceflow_engine::{Engine, Error, EventKind, Handle, Summary};
+use onceflow_engine::{Engine, EventKind, Handle, Summary};
 use serde_json::json;
 
 /// Prints the steps that would run.
@@ -45,9 +45,9 @@ pub(crate) async fn run(args: &args::Explain, location: StoreLocation, printer: 
     } else if let Some(gone) = gone.first() {
         return Err(gone.unreadable());
     } else {
-        Found { explanation: anew(&asked)?, ..Found::default() }
+        Found { explanation: anew(&asked), ..Found::default() }
     };
-    let not_again = not_again(&asked, &gone)?;
+    let not_again = not_again(&asked, &gone);
     if let Some((run, undos)) = &found.undone {
         return Ok(being_undone(printer, run, undos, &found));
     }
@@ -119,14 +119,11 @@ impl std::fmt::Display for NotAgain {
 }
 
 /// Finds every step that reads an input file which is gone, and so cannot be recomputed.
-fn not_again(asked: &Asked, gone: &[Gone]) -> Result<Vec<NotAgain>, Fault> {
+fn not_again(asked: &Asked, gone: &[Gone]) -> Vec<NotAgain> {
     if gone.is_empty() {
-        return Ok(vec![]);
+        return vec![];
     }
-    let start = &asked.start;
-    let program = onceflow_core::model::check(&start.library, &start.flow, start.outputs.as_deref());
-    let program = program.map_err(|errors| Fault::from(Error::from(errors)))?;
-    let root = &program.blocks[onceflow_core::model::program::ROOT as usize];
+    let root = &asked.start.flow.program().blocks[onceflow_core::model::program::ROOT as usize];
     let of = |gone: &Gone| {
         let port = root.inputs.iter().position(|input| input.port.name == gone.input);
         let reads = |source: &Source| matches!(source, Source::Input(at) if Some(usize::from(*at)) == port);
@@ -135,7 +132,7 @@ fn not_again(asked: &Asked, gone: &[Gone]) -> Result<Vec<NotAgain>, Fault> {
         steps.dedup();
         NotAgain { input: gone.input.clone(), path: gone.path.display().to_string(), steps }
     };
-    Ok(gone.iter().map(of).collect())
+    gone.iter().map(of).collect()
 }
 
 /// The plan of `run`, and the facts printed with it.
@@ -178,7 +175,7 @@ impl Found {
                 Some(_) => None,
             };
         }
-        let Some(mut preview) = preview else { return Ok(Found { explanation: anew(asked)?, ..found }) };
+        let Some(mut preview) = preview else { return Ok(Found { explanation: anew(asked), ..found }) };
         let refused = preview.refused.take().map(Fault::from);
         found.refused = found.refused.or(refused);
         let Some(run) = run else { return Ok(Found { explanation: preview.explanation, ..found }) };
@@ -260,13 +257,10 @@ fn would_refuse(printer: &Printer, refused: &Fault) -> Exit {
 }
 
 /// Explains a start without a store, or as if it were empty.
-fn anew(asked: &Asked) -> Result<Explanation, Fault> {
-    let start = &asked.start;
-    let program = onceflow_core::model::check(&start.library, &start.flow, start.outputs.as_deref());
-    let program = program.map_err(|errors| Fault::from(onceflow_engine::Error::from(errors)))?;
-    let mut lines = all_done(&program).lines;
+fn anew(asked: &Asked) -> Explanation {
+    let mut lines = all_done(asked.start.flow.program()).lines;
     for line in &mut lines {
         (line.fate, line.reason) = (Fate::Run, Reason::NoValue);
     }
-    Ok(Explanation { lines })
+    Explanation { lines }
 }

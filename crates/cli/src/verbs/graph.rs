@@ -11,7 +11,6 @@ use crate::{
     pictured::Pictured,
     printer::Printer,
 };
-use onceflow_core::model::check;
 use serde_json::json;
 use std::path::Path;
 
@@ -85,9 +84,7 @@ fn is_flow(word: &str) -> bool {
 
 fn of_flow(path: &Path) -> Result<Scene, Fault> {
     let flow = flows::read(path)?;
-    let program =
-        check(&flow.library, &flow.name, None).map_err(|errors| Fault::from(onceflow_engine::Error::from(errors)))?;
-    Ok(Scene::of(&program, &flow.name))
+    Ok(Scene::of(flow.checked.program(), flow.name()))
 }
 
 /// Returns the format that the extension of a file asks for.

@@ -219,6 +219,31 @@ fn a_step_that_asks_for_a_label_waits_for_a_worker_that_has_it() {
 }
 
 #[test]
+fn a_begun_run_takes_up_changed_labels_and_runs_nothing_again() {
+    for team in stores() {
+        let run = many(&team, "labels: [gpu],");
+        team.start(&words(&run));
+        assert_eq!(team.worker(&["--once"]).end().0, 0);
+        assert_eq!(team.run(&["show"]).ends(0).stdout.matches("waits for a worker with label gpu").count(), 1);
+        // The step that waits goes to workers with another label, then to any.
+        many(&team, "labels: [large],");
+        let said = team.start(&words(&run));
+        assert!(said.stderr.contains("all: the run takes up changed"), "{}", said.all());
+        let shown = team.run(&["show"]).ends(0);
+        assert!(shown.stdout.contains("1 step waits for a worker with label large"), "{}", shown.all());
+        assert_eq!(team.worker(&["--label", "gpu", "--once"]).end().0, 0);
+        assert!(team.run(&["show"]).ends(0).stdout.contains("waits for a worker with label large"));
+        many(&team, "");
+        team.start(&words(&run));
+        assert_eq!(team.worker(&["--once"]).end().0, 0);
+        team.wait(&words(&run)).ends(0);
+        assert_eq!(team.bed.read("results/all.txt"), TEN);
+        assert!(counts(&team.bed.read("effects")).values().all(|n| *n == 1), "an element ran again");
+        team.is_at_rest();
+    }
+}
+
+#[test]
 fn runs_without_a_worker_or_waiting_for_a_label_can_be_cancelled() {
     for team in stores() {
         let run = many(&team, "labels: [gpu],");

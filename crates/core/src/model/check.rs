@@ -21,7 +21,7 @@ pub mod names;
 
 pub use mistakes::{Errors, Mistake, MistakeKind, NameRole};
 
-use super::{Library, Program, SourceLocation, TaskSpec, lower::lower};
+use super::{Graph, Library, Program, SourceLocation, TaskSpec, lower::lower};
 use crate::limits::{GRAPH_MODULES_MAX, NESTING_DEPTH_MAX, PROGRAM_MODULES_MAX};
 use calls::{Calls, Size, called_by, nesting};
 use std::{
@@ -42,25 +42,47 @@ pub fn check_within(
     graph_modules_max: usize,
     library: &Library,
     main: &str,
-    requested: Option<&[String]>,
+    outputs: Option<&[String]>,
 ) -> Result<Program, Errors> {
-    let mut found = MistakeList { mistakes: vec![], graph_modules_max, sound_tasks: BTreeSet::new() };
+    let mut found = MistakeList::new(graph_modules_max);
     let Some(graph) = library.flows.get(main) else {
         found.unknown_flow(library, main, String::from("/"), None);
         return Err(Errors(found.mistakes));
     };
-    let all: BTreeSet<_> = graph.outputs.iter().map(|port| port.name.as_str()).collect();
-    let wanted = requested.map_or_else(|| all.clone(), |names| names.iter().map(String::as_str).collect());
-    for output in wanted.difference(&all) {
-        let hint = names::meant(output, all.iter().copied());
-        found.add(MistakeKind::UnknownRequest { output: (*output).to_owned() }, format!("/:{output}"), None, hint);
-    }
+    let (wanted, all) = requested(graph, outputs, &mut found);
     flows(library, main, &wanted, &mut found);
     if found.mistakes.is_empty() {
         Ok(lower(library, main, &wanted, wanted == all))
     } else {
         Err(Errors(found.mistakes))
     }
+}
+
+/// Returns the requested outputs of a flow, and all of them.
+///
+/// # Errors
+/// The requested names that are no outputs of the flow.
+pub(super) fn requested_outputs<'a>(
+    graph: &'a Graph,
+    outputs: Option<&'a [String]>,
+) -> Result<(BTreeSet<&'a str>, BTreeSet<&'a str>), Errors> {
+    let mut found = MistakeList::new(GRAPH_MODULES_MAX);
+    let both = requested(graph, outputs, &mut found);
+    if found.mistakes.is_empty() { Ok(both) } else { Err(Errors(found.mistakes)) }
+}
+
+fn requested<'a>(
+    graph: &'a Graph,
+    outputs: Option<&'a [String]>,
+    found: &mut MistakeList,
+) -> (BTreeSet<&'a str>, BTreeSet<&'a str>) {
+    let all: BTreeSet<_> = graph.outputs.iter().map(|port| port.name.as_str()).collect();
+    let wanted = outputs.map_or_else(|| all.clone(), |names| names.iter().map(String::as_str).collect());
+    for output in wanted.difference(&all) {
+        let hint = names::meant(output, all.iter().copied());
+        found.add(MistakeKind::UnknownRequest { output: (*output).to_owned() }, format!("/:{output}"), None, hint);
+    }
+    (wanted, all)
 }
 
 /// Checks every flow that can be reached, and how they call each other.
@@ -116,6 +138,10 @@ pub(crate) struct MistakeList {
 }
 
 impl MistakeList {
+    fn new(graph_modules_max: usize) -> Self {
+        MistakeList { mistakes: vec![], graph_modules_max, sound_tasks: BTreeSet::new() }
+    }
+
     fn len(&self) -> usize {
         self.mistakes.len()
     }

@@ -127,3 +127,27 @@ pub struct Library {
     /// By name.
     pub flows: BTreeMap<String, Graph>,
 }
+
+impl Library {
+    /// Calls `visit` with every task, however deep in its flow, and with the tasks that compensate others.
+    pub fn for_each_task<'a>(&'a self, visit: &mut impl FnMut(&'a TaskSpec)) {
+        self.flows.values().for_each(|graph| graph.for_each_task(visit));
+    }
+}
+
+impl Graph {
+    fn for_each_task<'a>(&'a self, visit: &mut impl FnMut(&'a TaskSpec)) {
+        for module in &self.modules {
+            match &module.kind {
+                ModuleKind::Task(task) => {
+                    std::iter::successors(Some(&**task), |task| task.compensation.as_deref()).for_each(&mut *visit);
+                }
+                ModuleKind::Composite(body) | ModuleKind::Loop { body, .. } | ModuleKind::Each { body, .. } => {
+                    body.for_each_task(visit);
+                }
+                ModuleKind::Choice { arms } => arms.iter().for_each(|arm| arm.body.for_each_task(visit)),
+                ModuleKind::Constant(..) | ModuleKind::Call { .. } => {}
+            }
+        }
+    }
+}

@@ -111,6 +111,7 @@ impl WorkClaim {
     /// Puts the claim back under which its worker already does the work, and which the store had forgotten when it
     /// granted this one.
     pub fn restore(&self, shard: Shard, before: Fence) -> Batch {
+        assert_ne!(before, self.fence, "a claim on {:?} is replaced by itself", self.name);
         let mut batch = self.holding(shard);
         batch.put(self.claim_key(), fence_row(before));
         batch

@@ -51,6 +51,7 @@ pub struct InstalledProgram {
 impl InstalledProgram {
     /// Installs a program under these keys.
     pub fn new(shard: Shard, keys: Keys, program: Arc<Program>, wiring: Arc<Wiring>) -> Self {
+        assert_eq!(wiring.blocks.len(), program.blocks.len(), "a program is installed with the wiring of another");
         let queues = program.tasks.iter().map(|task| keys::class_queue(&task.class)).collect();
         InstalledProgram {
             shard,
@@ -263,6 +264,7 @@ impl<'a> Draft<'a> {
         (bit, of): (u32, u32),
         received: Vec<Received>,
     ) {
+        assert!(bit < of, "delivery {bit} to step {step:?}, which waits for {of}: it would never be ready");
         for received in received.iter().filter(|received| seams::holds_delivery(received)) {
             self.hold(&self.plan.keys.arrival(step, received.port), received.port, &received.outcome);
         }
@@ -322,6 +324,7 @@ impl<'a> Draft<'a> {
     pub(super) fn element_ended(&self, site: Site<'_>, elements: Elements) -> Op {
         let chunk = elements.chunk_of(site.index);
         let range = elements.of_chunk(chunk);
+        assert!(range.contains(&site.index), "element {} has ended, of {elements:?}", site.index);
         let (lane, next) = (chunk % elements.lanes, chunk + elements.lanes);
         let when_full = if next < elements.chunks() {
             let mut ready_step = self.ready_step(site.block, vec![]);
@@ -362,6 +365,7 @@ impl<'a> Draft<'a> {
 
     /// As [`Draft::open`], for inputs that the frame itself holds: elements of its lists.
     pub fn open_borrowing(&mut self, site: Site<'_>, varying: &dyn Fn(PortIndex) -> Outcome) {
+        assert!(!self.borrowing, "an opening inside an opening would hold its inputs no longer");
         self.borrowing = true;
         self.open(site, varying);
         self.borrowing = false;

@@ -26,6 +26,7 @@ use crate::{
 
 /// Starts a run, if its key's row is unchanged since it was read.
 pub fn start<'a>(plan: &'a InstalledProgram, header: &Header, frame: &Frame, seen: Option<Row>) -> Draft<'a> {
+    assert!(!header.key.is_empty(), "run {} has no key: no user could find it again", plan.keys.run);
     let mut draft = Draft::of_new_run(plan);
     let head = keys::heads().key(&header.key);
     draft.batch.require_seen(head.clone(), seen);
@@ -179,6 +180,7 @@ pub fn vanish<'a>(
     header: &Header,
     now: Timestamp,
 ) -> Draft<'a> {
+    assert!(state.phase.expires(), "run {} vanishes with its history in phase {:?}", plan.keys.run, state.phase);
     let mut draft = taken.leaving(plan, state);
     draft.drop_frame(FrameId::ROOT, frame);
     for (name, stored) in programs(plan, header) {

@@ -82,6 +82,13 @@ impl Taken {
 
     /// Takes the step out of its queue, with its claim.
     fn leave(&self, draft: &mut Draft<'_>) {
+        let of = StepId::from_queue_name(self.claim.name.as_bytes());
+        assert_eq!(
+            of,
+            Some((draft.plan().keys.run, self.step)),
+            "the claim on {:?} is not on the step whose rows are deleted with it",
+            self.claim.name
+        );
         self.claim.leave(&mut draft.batch);
         if self.counts() {
             draft.live(-1);
@@ -153,6 +160,8 @@ pub fn commit_late<'a>(
 }
 
 fn give(plan: &InstalledProgram, draft: &mut Draft<'_>, taken: &Taken, outputs: &[Outcome]) {
+    let ports = taken.node(plan).outputs.len();
+    assert_eq!(outputs.len(), ports, "step {:?} commits as many outputs as its node has ports", taken.step);
     let targets = plan.wiring.blocks[taken.ready_step.block as usize].targets(taken.step.node);
     draft.deliver(taken.site(), targets, &|port| outputs[usize::from(port)].clone());
 }
@@ -208,6 +217,10 @@ pub fn open_each<'a>(
     memo: Option<Digest>,
 ) -> Draft<'a> {
     assert!(elements.n > 0, "an each without elements closes where it opens");
+    assert!(
+        (1..=elements.chunks()).contains(&elements.lanes),
+        "{elements:?} have lanes without a chunk: the each would wait for them for ever"
+    );
     let (frame, id) = frame(plan, taken, body, inputs, Shape::Each(elements), memo, |_| true);
     let mut draft = taken.consuming(plan, state);
     draft.put_frame(id, &frame);
@@ -250,7 +263,10 @@ pub fn elements(n: u32, ops_per_element: usize, concurrency: Option<u32>) -> Ele
     let lanes = wanted.min(limits::LANES_MAX);
     let chunk = (wanted / lanes).clamp(1, fits);
     let elements = Elements { n, chunk, lanes };
-    Elements { lanes: lanes.min(elements.chunks()), ..elements }
+    let elements = Elements { lanes: lanes.min(elements.chunks()), ..elements };
+    let in_flight = u64::from(elements.lanes) * u64::from(elements.chunk);
+    assert!(in_flight <= wanted.into(), "{elements:?} may be in flight at once, {wanted} are allowed");
+    elements
 }
 
 /// Opens the next chunk of an each. `element(port, i)` returns element `i` of the list at that input.
@@ -276,6 +292,11 @@ pub fn next_iteration<'a>(
     taken: &Taken,
     carried: &dyn Fn(PortIndex) -> Outcome,
 ) -> Draft<'a> {
+    assert!(
+        matches!(taken.frame.shape, Shape::Single),
+        "only a loop has a next iteration, not {:?}",
+        taken.frame.shape
+    );
     let mut draft = taken.consuming(plan, state);
     let site = Site { index: taken.step.index + 1, ..taken.site() };
     draft.open(site, carried);
@@ -292,6 +313,13 @@ pub fn close<'a>(
     outputs: &[Outcome],
 ) -> Draft<'a> {
     let (opener, block) = taken.frame.opened_by.expect("the frame of a run is not closed by a step");
+    // Written when the frame was opened, by `frame`.
+    assert_eq!(
+        taken.frame.depth,
+        outer.depth + 1,
+        "step {:?} closes its frame into another than it came from",
+        taken.step
+    );
     let mut draft = taken.consuming(plan, state);
     draft.drop_frame(taken.step.frame, &taken.frame);
     let site = Site { id: opener.frame, frame: outer, index: opener.index, block };
@@ -307,6 +335,7 @@ pub fn is_close_of_each(taken: &Taken) -> bool {
 
 /// Parks a step: takes it out of its queue until an operator decides or the run is retried. Its deliveries stay.
 pub fn park<'a>(plan: &'a InstalledProgram, state: RunState, taken: &Taken, why: Why, next: Phase) -> Draft<'a> {
+    assert!(!matches!(why, Why::Suspended { .. }), "step {:?} is suspended without a timer: use `suspend`", taken.step);
     // The mark of the start is kept: a worker that takes up the step again must not start it blindly.
     let started = taken.ready_step.started.or(match &why {
         Why::Failed(failed) if failed.started => Some(taken.claim.fence),
@@ -326,6 +355,7 @@ pub fn suspend<'a>(
     why: Why,
 ) -> Draft<'a> {
     assert!(matches!(why, Why::Suspended { .. }), "step {:?} is suspended without a handle", taken.step);
+    assert_same_step(taken, ready_step);
     let mut draft = taken.holding(plan, state);
     seams::leave_suspended(&mut draft.batch, &taken.claim);
     draft.live(-1);
@@ -372,12 +402,24 @@ fn aside<'a>(
     draft
 }
 
+/// A ready row is rewritten for the step that it was claimed for, or the step would be done in another block.
+fn assert_same_step(taken: &Taken, next: &ReadyStep) {
+    let now = &taken.ready_step;
+    assert_eq!(
+        (next.generation, next.block, next.cursor),
+        (now.generation, now.block, now.cursor),
+        "the ready row of step {:?} is rewritten for another step",
+        taken.step
+    );
+}
+
 fn class_of(plan: &InstalledProgram, taken: &Taken) -> Option<String> {
     plan.class(taken.ready_step.block, taken.step.node)
 }
 
 /// Rewrites a step's ready row while the claim is held: an attempt failed, or the body is about to start.
 pub fn note<'a>(plan: &'a InstalledProgram, state: RunState, taken: &Taken, ready_step: &ReadyStep) -> Draft<'a> {
+    assert_same_step(taken, ready_step);
     let mut draft = taken.holding(plan, state);
     draft.batch.put(taken.claim.ready_key(), ready_row(&plan.keys, taken.step, ready_step));
     draft

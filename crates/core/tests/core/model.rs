@@ -1,5 +1,6 @@
 //! Flows: all mistakes of a flow are reported at once, and a correct flow lowers to a sound program.
 
+mod checked;
 mod digests;
 mod meaning;
 mod mistakes;

@@ -184,6 +184,27 @@ fn a_public_type_name_stands_for_one_idea() {
 }
 
 #[test]
+fn flows_are_checked_only_where_they_are_loaded() {
+    let loaders = ["crates/spec/src/check.rs", "crates/onceflow/src/flow.rs"];
+    let checks = ["CheckedFlow::check", "model::check(", "model::check_within(", "model::{Program, check"];
+    let mut complaints = Vec::new();
+    for entry in fs::read_dir(root().join("crates")).expect("crates/") {
+        let directory = entry.expect("a crate").path();
+        if directory.ends_with("core") {
+            continue;
+        }
+        for path in files(&directory.join("src"), &[".rs"]) {
+            let at = path.strip_prefix(root()).expect("below the root").display().to_string();
+            let calls = |line: &&str| checks.iter().any(|check| line.contains(check)) && !line.contains("///");
+            if let Some(line) = read(&path).lines().find(calls).filter(|_| !loaders.contains(&at.as_str())) {
+                complaints.push(format!("{at} checks a flow; take a `CheckedFlow` instead: {}", line.trim()));
+            }
+        }
+    }
+    no_complaints(&complaints);
+}
+
+#[test]
 fn doc_comments_and_test_names_have_a_subject() {
     let unclear = ["What ", "Whoever ", "Who ", "Somebody ", "Nobody "];
     let unclear_names = unclear.map(|word| format!("fn {}_", word.trim().to_lowercase()));

@@ -2,10 +2,11 @@
 //! compares a start with the run of its key.
 
 use super::{
-    CheckedStart, Engine, Start, inputs,
+    CheckedStart, Engine, Request, Start, inputs,
     inside::{ContainerPreview, Expected},
     known::KnownValues,
     replan::PlannedRun,
+    start::check_key,
 };
 use crate::{Error, shared::Shared};
 use futures_util::future::BoxFuture;
@@ -18,7 +19,7 @@ use onceflow_core::{
     plan::{Explanation, Fate, explain::ExplanationLine, producer_address},
     protocol::{
         keys::{self, Keys},
-        rows::{self, Head, Header},
+        rows::{self, Head},
     },
 };
 
@@ -30,18 +31,15 @@ impl Engine {
     /// As [`Engine::start`].
     pub fn is_same<'a>(&'a self, start: &'a Start) -> BoxFuture<'a, Result<Option<bool>, Error>> {
         Box::pin(async move {
-            start.check_key()?;
-            let Identity { digest, inputs } = match &start.identity {
-                Some(known) => known.clone(),
-                None => self.check(start)?.identity(),
-            };
+            check_key(&start.key)?;
+            let Identity { digest, inputs } = start.flow.identity();
             let inputs = inputs::take(inputs, &mut start.inputs.clone(), &start.assumed).await?;
+            let request = Request::new(*digest, &inputs, start.flow.requested());
             let row = self.shared.row(keys::heads().key(&start.key)).await?;
-            let is = |header: &Header| start.is_of(header, &digest, &inputs);
             Ok(match row.as_deref().and_then(rows::read::<Head>) {
                 None => None,
-                Some(Head::Active(id)) => self.shared.runs.read_run(id).await?.map(|run| is(&run.header)),
-                Some(Head::Finished(finished)) => Some(is(&finished.header)),
+                Some(Head::Active(id)) => self.shared.runs.read_run(id).await?.map(|run| request.is_of(&run.header)),
+                Some(Head::Finished(finished)) => Some(request.is_of(&finished.header)),
             })
         })
     }
@@ -58,7 +56,7 @@ pub(super) async fn explain_inside(
     let explanation = planned.explanation.clone();
     match kept {
         // The steps inside of containers depend on the contents of inputs, which assumed inputs lack.
-        Some(keys) if asked.start.assumed.is_empty() => look_inside(shared, asked, known, explanation, keys).await,
+        Some(keys) if asked.terms.assumed.is_empty() => look_inside(shared, asked, known, explanation, keys).await,
         _ => Ok(explanation),
     }
 }

@@ -58,12 +58,12 @@ impl Facts {
     /// The error with which a new plan is refused, whatever it is: at-most-once steps were started, or compensations
     /// are registered.
     pub(super) fn refusal(&self, asked: &CheckedStart) -> Option<Error> {
-        let key = || asked.start.key.clone();
+        let key = || asked.terms.key.clone();
         // Registrations of compensations refer to their plan.
         if self.can_be_undone {
             return Some(Error::CanBeUndone { key: key() });
         }
-        let is_undecided = !asked.start.accept_reruns && !self.started.is_empty();
+        let is_undecided = !asked.terms.accept_reruns && !self.started.is_empty();
         is_undecided.then(|| Error::Undecided { key: key(), steps: self.started.clone() })
     }
 }

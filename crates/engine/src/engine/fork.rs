@@ -6,7 +6,7 @@
 //! run.
 
 use super::{
-    CheckedStart, Engine, Start,
+    CheckedStart, Engine, Request,
     facts::known_of,
     inputs,
     kept::KeptValues,
@@ -14,6 +14,7 @@ use super::{
     live::Live,
     planning::Planning,
     replan::PlannedRun,
+    start::{Terms, check_key},
     starting::Starting,
 };
 use crate::{Error, Handle, shared::Shared, task::Data};
@@ -21,7 +22,7 @@ use futures_util::future::BoxFuture;
 use onceflow_core::{
     Batch, Digest,
     limits::REMOVE_ROWS_MAX,
-    model::{Library, Program, TaskSpec},
+    model::{Program, TaskSpec},
     protocol::{
         draft::stored,
         ids::{Generation, RunId},
@@ -31,7 +32,7 @@ use onceflow_core::{
     },
 };
 use onceflow_store::{CommitResult, records::Scan, values::ValueChange};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// How long copies for a new run stay if this process is killed before the run begins.
 const COPIED_MS: u64 = 3_600_000;
@@ -99,8 +100,8 @@ impl Forking<'_> {
                 Some(id) => id,
                 None => {
                     let id = self.engine.new_run();
-                    if asked.start.keep_ms.is_some() && old.header.keep_ms.is_some() {
-                        self.copy_kept(&old.keys, id, &asked.start.key).await?;
+                    if asked.terms.keep_ms.is_some() && old.header.keep_ms.is_some() {
+                        self.copy_kept(&old.keys, id, &asked.terms.key).await?;
                     }
                     copied = Some(id);
                     id
@@ -142,7 +143,7 @@ impl Forking<'_> {
     async fn ask(&self, header: &Header, before: &PreviousPlan) -> Result<CheckedStart, Error> {
         let (mut program, mut fork) = (before.program.clone(), self.fork.clone());
         rename_classes(&mut program, &fork.classes);
-        let taken = inputs::take(program.identity().inputs, &mut fork.inputs, &[]).await?;
+        let taken = inputs::take(&program.identity().inputs, &mut fork.inputs, &[]).await?;
         taken.note_sources(&self.shared.values);
         let digests = taken.digests();
         let was = |name: &str| header.inputs.iter().find(|(input, _)| input == name).map(|(_, digest)| digest);
@@ -150,21 +151,10 @@ impl Forking<'_> {
         if let Some((name, _)) = digests.iter().find(is_odd) {
             return Err(Error::Inputs(format!("input `{name}` is not what it was when run `{}` began", header.key)));
         }
-        let start = Start {
-            outputs: header.requested.clone(),
-            keep_ms: fork.keep_ms.or(header.keep_ms),
-            history_ms: header.history_ms,
-            finish_independent: header.finish_independent,
-            ..Start::new(fork.key, Library::default(), header.flow.clone())
-        };
-        start.check_key()?;
-        Ok(CheckedStart {
-            program: Arc::new(program),
-            digest: header.asked,
-            inputs: taken,
-            stored: Mutex::default(),
-            start,
-        })
+        check_key(&fork.key)?;
+        let terms = Terms { key: fork.key, keep_ms: fork.keep_ms.or(header.keep_ms), ..Terms::of(header) };
+        let request = Request::new(header.asked, &taken, header.requested.as_deref());
+        Ok(CheckedStart::new((header.flow.clone(), Arc::new(program)), request, taken, terms))
     }
 
     /// Reads the values of the old run that are valid for the new request; `None` if the old run is for another request

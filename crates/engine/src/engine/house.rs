@@ -16,7 +16,7 @@ pub(super) async fn keep_house(shared: Arc<Shared>) {
         let (pause, changed) = match until_due(&shared).await {
             Ok(pause_ms) => (pause_ms, shared.signals.due.notified()),
             Err(error) => {
-                tracing::warn!(%error, "failed to do what is due; retrying in 1 s");
+                tracing::warn!(%error, "failed to wake steps or remove runs that are due; retrying in 1 s");
                 (1000, shared.signals.due.notified())
             }
         };

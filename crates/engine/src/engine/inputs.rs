@@ -86,7 +86,7 @@ impl Inputs {
 /// Takes the inputs of the flow from those given, and reports all that is wrong with them. Of the inputs in `assumed`
 /// only the digest is known, which is enough to plan with.
 pub(super) async fn take(
-    wanted: Vec<Port>,
+    wanted: &[Port],
     given: &mut [(String, Data)],
     assumed: &[(String, Digest)],
 ) -> Result<Inputs, Error> {
@@ -100,7 +100,7 @@ pub(super) async fn take(
     let assumed_as = |name: &str| assumed.iter().find(|(assumed, _)| assumed == name).map(|(_, digest)| *digest);
     let is_assumed = |name: &str| assumed_as(name).is_some();
     let mut found = Vec::with_capacity(wanted.len());
-    for input in &wanted {
+    for input in wanted {
         let mut of_name = given.iter().enumerate().filter(|(_, (name, _))| *name == input.name);
         match (of_name.next(), of_name.next()) {
             (Some(_), Some(_)) => wrong.push(format!("input `{}` is given twice", input.name)),
@@ -113,7 +113,7 @@ pub(super) async fn take(
         return Err(Error::Inputs(wrong.join("\n")));
     }
     let mut looked = Vec::with_capacity(found.len());
-    for (at, input) in found.into_iter().zip(&wanted) {
+    for (at, input) in found.into_iter().zip(wanted) {
         if let (None, Some(digest)) = (at, assumed_as(&input.name)) {
             let unnamed = onceflow_core::payload::Stored { id: Default::default(), digest, len: 0 };
             let outcome = Outcome::Value(onceflow_core::payload::Payload::Stored(unnamed));
@@ -123,7 +123,7 @@ pub(super) async fn take(
         let data = at.map_or(Data::None, |at| std::mem::replace(&mut given[at].1, Data::None));
         looked.push(look(data).await?);
     }
-    let names = wanted.into_iter().map(|input| input.name).collect();
+    let names = wanted.iter().map(|input| input.name.clone()).collect();
     Ok(Inputs { names, looked })
 }
 

@@ -70,6 +70,6 @@ impl Planning<'_> {
     }
 
     pub(super) fn fuses(&self) -> bool {
-        self.shared.options.fuse && self.asked.start.keep_ms.is_none()
+        self.shared.options.fuse && self.asked.terms.keep_ms.is_none()
     }
 }

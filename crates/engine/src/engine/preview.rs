@@ -3,7 +3,7 @@
 //! of a preview, if what the plan rests on still stands; else it plans again.
 
 use super::{
-    CheckedStart, EachProgress, Engine, Fork, Start, StartedStep, UndecidedStep,
+    CheckedStart, EachProgress, Engine, Fork, Request, Start, StartedStep, UndecidedStep,
     damage::is_done,
     elements::each_progress,
     explain::explain_inside,
@@ -17,14 +17,15 @@ use super::{
     replan::{PlannedFrom, PlannedRun},
     reruns::no_reruns,
     settings::settings_for,
+    start::Terms,
     started::StartedSteps,
     summary::Summary,
 };
-use crate::{Error, Handle, RunStatus, data, runs::Run, shared::Shared};
+use crate::{Error, Handle, RunStatus, data, runs::Run, shared::Shared, task::Data};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     Row,
-    model::{Library, Port, Type},
+    model::{Port, Type},
     payload::Outcome,
     plan::{Explanation, explain::all_done},
     protocol::{
@@ -33,7 +34,7 @@ use onceflow_core::{
         rows::{self, Head, Phase, Status},
     },
 };
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// An action on a run, to be previewed.
 #[derive(Clone, Debug)]
@@ -176,27 +177,19 @@ impl Engine {
         let before = PreviousPlan::read(&self.shared.values, &run.header).await?;
         let before = before.ok_or_else(|| Error::damaged(format!("the program of run `{}`", run.key)))?;
         let (header, program) = (&run.header, before.program);
-        let start = Start {
-            outputs: header.requested.clone(),
-            keep_ms: header.keep_ms,
-            finish_independent: run.finish_independent(),
-            ..Start::new(header.key.clone(), Library::default(), header.flow.clone())
-        };
-        let inputs = self.own_inputs(&start, run, program.identity().inputs).await?;
-        let (program, digest) = (Arc::new(program), header.asked);
-        Ok(CheckedStart { program, digest, inputs, stored: Mutex::default(), start })
+        let inputs = self.own_inputs(&[], run, program.identity().inputs).await?;
+        let terms = Terms { finish_independent: run.finish_independent(), ..Terms::of(header) };
+        let request = Request::new(header.asked, &inputs, header.requested.as_deref());
+        Ok(CheckedStart::new((header.flow.clone(), Arc::new(program)), request, inputs, terms))
     }
 
     async fn ask_with_its_own(&self, start: Start, run: &Run) -> Result<CheckedStart, Error> {
-        let program = self.check(&start)?;
-        let inputs = self.own_inputs(&start, run, program.identity().inputs).await?;
-        let digest = program.blocks[0].digest;
-        let start = Start { inputs: vec![], ..start };
-        Ok(CheckedStart { program: Arc::new(program), digest, inputs, stored: Mutex::default(), start })
+        let inputs = self.own_inputs(&start.inputs, run, start.flow.identity().inputs.clone()).await?;
+        Ok(CheckedStart::of(start, inputs))
     }
 
-    /// The inputs that a run holds; where it has none, those of the start.
-    async fn own_inputs(&self, start: &Start, run: &Run, ports: Vec<Port>) -> Result<Inputs, Error> {
+    /// The inputs that a run holds; where it has none, those given.
+    async fn own_inputs(&self, given: &[(String, Data)], run: &Run, ports: Vec<Port>) -> Result<Inputs, Error> {
         let root = self.shared.runs.frame(run, FrameId::ROOT).await?;
         // The frame is the last row of a run that is removed.
         let root = root.ok_or_else(|| Error::Ended { key: run.key.to_string() })?;
@@ -206,7 +199,7 @@ impl Engine {
         };
         let (mut found, mut lacking) = (Vec::new(), Vec::new());
         for port in ports {
-            let given = start.inputs.iter().find(|(name, _)| *name == port.name).map(|(_, data)| data.clone());
+            let given = given.iter().find(|(name, _)| *name == port.name).map(|(_, data)| data.clone());
             match (own(&port.name), given) {
                 (Some(outcome), _) => found.push((port.name, outcome)),
                 (None, Some(data)) => found.push((port.name, data::look(data).await?.outcome)),
@@ -242,11 +235,11 @@ impl<'a> Previewing<'a> {
         /// Reads of a run that ends and begins again and again.
         const LOOKS_MAX: usize = 1000;
         for _ in 0..LOOKS_MAX {
-            let head = self.shared.row(keys::heads().key(&self.asked.start.key)).await?;
+            let head = self.shared.row(keys::heads().key(&self.asked.terms.key)).await?;
             let previewed = match head.as_deref() {
                 None => Some(self.preview_new().await?),
                 Some(row) => match rows::read(row) {
-                    None => return Err(Error::damaged(format!("the row of run `{}`", self.asked.start.key))),
+                    None => return Err(Error::damaged(format!("the row of run `{}`", self.asked.terms.key))),
                     Some(Head::Finished(finished)) => Some(self.preview_finished(head, *finished).await?),
                     Some(Head::Active(id)) => match self.shared.runs.read_run(id).await? {
                         Some(run) => self.preview_unfinished(head, &run).await?,
@@ -261,7 +254,7 @@ impl<'a> Previewing<'a> {
                 return Ok(previewed);
             }
         }
-        Err(Error::damaged(format!("the rows of run `{}`", self.asked.start.key)))
+        Err(Error::damaged(format!("the rows of run `{}`", self.asked.terms.key)))
     }
 
     async fn preview_new(&self) -> Result<(Preview, Option<PreviewedPlan>), Error> {
@@ -302,12 +295,12 @@ impl<'a> Previewing<'a> {
         run: &Arc<Run>,
     ) -> Result<Option<(Preview, Option<PreviewedPlan>)>, Error> {
         let shared = self.shared;
-        let Some((summary, live)) = self.read_unfinished(&self.asked.start.key, run).await? else { return Ok(None) };
+        let Some((summary, live)) = self.read_unfinished(&self.asked.terms.key, run).await? else { return Ok(None) };
         let is_same = self.asked.is(&run.header);
         let undos = live.undos.iter().rev().map(|undo| undo.address.to_string()).collect();
         if RunStatus::from(run.state().phase).is_being_undone() {
             // None of its steps runs any more, and its rows are being removed.
-            let refused = (!is_same).then(|| Error::Busy { key: self.asked.start.key.clone() });
+            let refused = (!is_same).then(|| Error::Busy { key: self.asked.terms.key.clone() });
             let preview = Preview { run: Some(summary), is_same: Some(is_same), undos, refused, ..Preview::empty() };
             return Ok(Some((preview, None)));
         }
@@ -322,10 +315,10 @@ impl<'a> Previewing<'a> {
             ..Preview::empty()
         };
         if is_same {
-            let (settings, changed) = settings_for(run, &self.asked.program, self.asked.start.finish_independent);
+            let (settings, changed) = settings_for(run, &self.asked.program, self.asked.terms.finish_independent);
             let is_changed = settings.steps != run.plan.settings().steps;
             preview.taken_up = if is_changed { changed.addresses } else { vec![] };
-            preview.finish_independent = Some(self.asked.start.finish_independent)
+            preview.finish_independent = Some(self.asked.terms.finish_independent)
                 .filter(|independent| *independent != run.finish_independent());
             preview.ignored = changed.ignored;
         }

@@ -95,7 +95,7 @@ pub(super) fn plan(
     before: Option<&PreviousPlan>,
     fuses: bool,
 ) -> Result<PlannedRun, Error> {
-    tracing::debug!(key = asked.start.key, known = known.len(), "planning a run");
+    tracing::debug!(key = asked.terms.key, known = known.len(), "planning a run");
     let outputs = &asked.program.blocks[ROOT as usize].outputs;
     let requested: Vec<_> = (0..).zip(outputs).filter(|(_, output)| !output.hidden).map(|(port, _)| port).collect();
     let changes = before.map(|before| before.changes(asked));
@@ -149,7 +149,7 @@ impl Starting<'_> {
         match seen.phase {
             Phase::Running | Phase::Failing | Phase::Failed { .. } | Phase::Waiting | Phase::Frozen => {}
             Phase::NotUndone { .. } => return Err(FailedUndos::of(shared, run).error().await?),
-            _ => return Err(Error::Busy { key: self.asked.start.key.clone() }),
+            _ => return Err(Error::Busy { key: self.asked.terms.key.clone() }),
         }
         let frozen = RunState { phase: Phase::Frozen, ..seen };
         if seen != frozen {

@@ -96,7 +96,7 @@ pub(super) fn inside(node: &Node, place: &InstancePath) -> InstancePath {
 
 /// Refuses a plan that repeats steps which were done and must not be repeated without consent.
 pub(super) fn no_reruns(asked: &CheckedStart, planned: &PlannedRun) -> Result<(), Error> {
-    if asked.start.accept_reruns || planned.done_before.is_empty() {
+    if asked.terms.accept_reruns || planned.done_before.is_empty() {
         return Ok(());
     }
     let (program, mut again) = (&asked.program, Steps::new());
@@ -108,7 +108,7 @@ pub(super) fn no_reruns(asked: &CheckedStart, planned: &PlannedRun) -> Result<()
     if again.is_empty() {
         return Ok(());
     }
-    Err(Error::WouldRerun { key: asked.start.key.clone(), steps: again.into_iter().collect() })
+    Err(Error::WouldRerun { key: asked.terms.key.clone(), steps: again.into_iter().collect() })
 }
 
 /// The steps that a finished run has done, in this generation or before, and that must not be repeated without

@@ -52,7 +52,7 @@ pub(super) async fn take_up_settings(shared: &Shared, asked: &CheckedStart, run:
         return Ok(true);
     }
     let now = run.plan.settings();
-    let (next, _) = settings_for(run, &asked.program, asked.start.finish_independent);
+    let (next, _) = settings_for(run, &asked.program, asked.terms.finish_independent);
     if next != *now {
         let next = Settings { revision: now.revision + 1, ..next };
         let seen = (now.revision > 0).then(|| rows::write(&*now));

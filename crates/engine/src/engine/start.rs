@@ -1,34 +1,24 @@
 //! The request to start a run: which flow, with which inputs, under which key.
 
-use super::inputs;
+use super::inputs::Inputs;
 use crate::{Error, task::Data};
-use onceflow_core::{
-    Digest, limits,
-    model::{Identity, Library},
-    protocol::rows::Header,
-};
-use std::sync::Arc;
+use onceflow_core::{Digest, limits, model::CheckedFlow, protocol::rows::Header};
 
 /// A request to start a run.
 #[derive(Clone, Debug)]
 pub struct Start {
     /// The key of the run. Starting the same key again is the same run.
     pub key: String,
-    /// The flow, and those it calls.
-    pub library: Arc<Library>,
-    /// The name of the flow in the library.
-    pub flow: String,
-    /// The result of checking the flow for the requested outputs, if the caller knows it: then the flow is not checked
-    /// again only to compare it with a run.
-    pub identity: Option<Identity>,
+    /// The flow, checked for the requested outputs.
+    pub flow: CheckedFlow,
+    /// Tasks of the first class are of the second in the run. No result depends on it.
+    pub classes: Vec<(String, String)>,
     /// The inputs, by name.
     pub inputs: Vec<(String, Data)>,
     /// Inputs that cannot be given any more, by the digest that an existing run knows them by
     /// ([`Handle::input_digests`](crate::Handle::input_digests)): for [`Engine::preview`](crate::Engine::preview). No
     /// run starts with them.
     pub assumed: Vec<(String, Digest)>,
-    /// The requested outputs; `None` is all.
-    pub outputs: Option<Vec<String>>,
     /// How long inner values outlive the run, in milliseconds; `None` is not at all.
     pub keep_ms: Option<u64>,
     /// How long the result can be read after the run, in milliseconds.
@@ -50,15 +40,13 @@ pub const HISTORY_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 
 impl Start {
     /// A run of a flow, with all defaults.
-    pub fn new(key: impl Into<String>, library: impl Into<Arc<Library>>, flow: impl Into<String>) -> Self {
+    pub fn new(key: impl Into<String>, flow: CheckedFlow) -> Self {
         Start {
             key: key.into(),
-            library: library.into(),
-            flow: flow.into(),
-            identity: None,
+            flow,
+            classes: vec![],
             inputs: vec![],
             assumed: vec![],
-            outputs: None,
             keep_ms: None,
             history_ms: HISTORY_MS,
             finish_independent: false,
@@ -73,23 +61,61 @@ impl Start {
         self.inputs.push((name.into(), data));
         self
     }
+}
 
-    pub(super) fn check_key(&self) -> Result<(), Error> {
-        let bytes = self.key.len();
-        if bytes > 0 && bytes <= limits::RUN_KEY_BYTES_MAX {
-            return Ok(());
+/// A start without its flow and inputs: of a run that is forked or compared, these are in the store.
+pub(super) struct Terms {
+    pub(super) key: String,
+    pub(super) assumed: Vec<(String, Digest)>,
+    pub(super) keep_ms: Option<u64>,
+    pub(super) history_ms: u64,
+    pub(super) finish_independent: bool,
+    pub(super) accept_reruns: bool,
+    pub(super) first_tried: Option<onceflow_core::Timestamp>,
+    pub(super) ends_with_handle: bool,
+}
+
+impl Terms {
+    /// The terms of a start.
+    pub(super) fn asked(start: &Start) -> Self {
+        Terms {
+            key: start.key.clone(),
+            assumed: start.assumed.clone(),
+            keep_ms: start.keep_ms,
+            history_ms: start.history_ms,
+            finish_independent: start.finish_independent,
+            accept_reruns: start.accept_reruns,
+            first_tried: start.first_tried,
+            ends_with_handle: start.ends_with_handle,
         }
-        let why = format!("has a key of {bytes} bytes, not of 1 to {}", limits::RUN_KEY_BYTES_MAX);
-        Err(Error::Refused { key: self.key.clone(), why })
     }
 
-    /// The run was started with the same flow, of this digest, and the same inputs and requested outputs.
-    pub(super) fn is_of(&self, header: &Header, digest: &Digest, inputs: &inputs::Inputs) -> bool {
-        header.asked == *digest && header.inputs == inputs.digests() && header.requested == self.outputs
+    /// The terms of a run as its header has them.
+    pub(super) fn of(header: &Header) -> Self {
+        Terms {
+            key: header.key.clone(),
+            assumed: vec![],
+            keep_ms: header.keep_ms,
+            history_ms: header.history_ms,
+            finish_independent: header.finish_independent,
+            accept_reruns: false,
+            first_tried: None,
+            ends_with_handle: false,
+        }
     }
 }
 
-/// The request a handle was made for, to be compared with the run's present one.
+/// Fails if a key is empty or too long.
+pub(super) fn check_key(key: &str) -> Result<(), Error> {
+    let bytes = key.len();
+    if bytes > 0 && bytes <= limits::RUN_KEY_BYTES_MAX {
+        return Ok(());
+    }
+    let why = format!("has a key of {bytes} bytes, not of 1 to {}", limits::RUN_KEY_BYTES_MAX);
+    Err(Error::Refused { key: key.to_owned(), why })
+}
+
+/// The request a run was started with, to be compared with another: the same flow, inputs and outputs are the same run.
 pub(crate) struct Request {
     /// The digest of the flow, checked for the requested outputs.
     pub(super) digest: Digest,
@@ -100,6 +126,11 @@ pub(crate) struct Request {
 }
 
 impl Request {
+    /// The request for a program, with these inputs and requested outputs.
+    pub(super) fn new(digest: Digest, inputs: &Inputs, outputs: Option<&[String]>) -> Self {
+        Request { digest, inputs: inputs.digests(), outputs: outputs.map(<[_]>::to_vec) }
+    }
+
     /// The run has exactly this request.
     pub(crate) fn is_of(&self, header: &Header) -> bool {
         header.asked == self.digest && header.inputs == self.inputs && header.requested == self.outputs

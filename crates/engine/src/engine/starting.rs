@@ -1,10 +1,11 @@
-//! Turns a request to start into a run: checks it, then begins a run, continues the one of its key, or gives it a new
+//! Turns a request to start into a run: checks its inputs, then begins a run, continues the one of its key, or gives it a new
 //! plan.
 
 use super::{
     Engine, Request, Start,
     again::retry_failed,
     damage::{is_done, stands_for_damage},
+    fork::rename_classes,
     inputs,
     not_undone::FailedUndos,
     planning::Planning,
@@ -13,14 +14,15 @@ use super::{
     replan,
     reruns::no_reruns,
     settings::take_up_settings,
+    start::{Terms, check_key},
 };
 use crate::{
     Error, Handle,
     shared::{Shared, lock},
 };
 use onceflow_core::{
-    Digest, Row,
-    model::{Program, check_within},
+    Row,
+    model::Program,
     protocol::{
         draft::Draft,
         ids::{Generation, RunId},
@@ -32,14 +34,16 @@ use onceflow_core::{
 use onceflow_store::values::{self, ValueChange};
 use std::sync::{Arc, Mutex};
 
-/// A start whose flow and inputs were checked, ready to be compared with the run of its key.
+/// A start whose inputs were checked, too, ready to be compared with the run of its key.
 pub(super) struct CheckedStart {
+    /// The name of the flow.
+    pub(super) flow: String,
     pub(super) program: Arc<Program>,
-    pub(super) digest: Digest,
+    pub(super) request: Arc<Request>,
     pub(super) inputs: inputs::Inputs,
     /// The inputs as they are stored; `None` until a run needs them stored.
     pub(super) stored: Mutex<Option<Arc<inputs::Stored>>>,
-    pub(super) start: Start,
+    pub(super) terms: Terms,
 }
 
 impl Engine {
@@ -52,7 +56,7 @@ impl Engine {
         if self.shared.signals.is_closed() {
             return Err(Error::Closed);
         }
-        if let Some((name, _)) = asked.start.assumed.first() {
+        if let Some((name, _)) = asked.terms.assumed.first() {
             return Err(Error::Inputs(format!("input `{name}` is not given, and nothing starts without it")));
         }
         let starting = Starting::new(self, &asked);
@@ -72,22 +76,15 @@ impl Engine {
         answer
     }
 
-    /// Checks the flow of a start; returns its program for the requested outputs.
-    pub(super) fn check(&self, start: &Start) -> Result<Program, Error> {
-        let most = self.shared.options.graph_modules_max;
-        Ok(check_within(most, &start.library, &start.flow, start.outputs.as_deref())?)
-    }
-
     pub(super) async fn ask(&self, mut start: Start) -> Result<CheckedStart, Error> {
-        start.check_key()?;
-        let program = self.check(&start)?;
-        let digest = program.blocks[0].digest;
-        if let Some(worker) = &self.worker {
-            worker.capacity.learn(program.tasks.iter().map(|task| task.class.clone()));
-        }
-        let inputs = inputs::take(program.identity().inputs, &mut start.inputs, &start.assumed).await?;
+        check_key(&start.key)?;
+        let inputs = inputs::take(&start.flow.identity().inputs, &mut start.inputs, &start.assumed).await?;
         inputs.note_sources(&self.shared.values);
-        Ok(CheckedStart { program: Arc::new(program), digest, inputs, stored: Mutex::default(), start })
+        let asked = CheckedStart::of(start, inputs);
+        if let Some(worker) = &self.worker {
+            worker.capacity.learn(asked.program.tasks.iter().map(|task| task.class.clone()));
+        }
+        Ok(asked)
     }
 
     /// An id that no other run has.
@@ -114,7 +111,7 @@ impl<'a> Starting<'a> {
     }
 
     pub(super) fn handle(&self, id: RunId) -> Handle {
-        self.engine.handle(&self.asked.start.key, id)
+        self.engine.handle(&self.asked.terms.key, id)
     }
 
     /// Stores the inputs for a run that begins, once.
@@ -147,7 +144,7 @@ impl<'a> Starting<'a> {
 
     /// Starts, continues or replans the run as the head row of its key requires. `None` if that row changed in between.
     pub(super) async fn try_start(&self, previewed: Option<preview::PreviewedPlan>) -> Result<Option<Handle>, Error> {
-        let key = &self.asked.start.key;
+        let key = &self.asked.terms.key;
         let seen = self.shared.row(keys::heads().key(key)).await?;
         let previewed = previewed.filter(|previewed| previewed.head == seen);
         let head = match seen.as_deref() {
@@ -170,13 +167,13 @@ impl<'a> Starting<'a> {
     /// Fails if the start was first tried longer ago than its history is kept: the run may have ended and been removed
     /// since.
     pub(super) async fn in_time(&self) -> Result<(), Error> {
-        let start = &self.asked.start;
-        let Some(first_tried) = start.first_tried else { return Ok(()) };
+        let terms = &self.asked.terms;
+        let Some(first_tried) = terms.first_tried else { return Ok(()) };
         let ago_ms = self.shared.records.now().await?.ms_since(first_tried);
-        if ago_ms < start.history_ms {
+        if ago_ms < terms.history_ms {
             return Ok(());
         }
-        Err(Error::TooLate { key: start.key.clone(), ago_ms, history_ms: start.history_ms })
+        Err(Error::TooLate { key: terms.key.clone(), ago_ms, history_ms: terms.history_ms })
     }
 
     /// Begins a new run, or another generation of a finished one.
@@ -218,21 +215,21 @@ impl<'a> Starting<'a> {
         planned: &replan::PlannedRun,
         changes: &mut Vec<ValueChange>,
     ) -> Result<Header, Error> {
-        let start = &self.asked.start;
+        let terms = &self.asked.terms;
         let bytes = rows::bytes(&*planned.program);
         let (change, stored) = self.shared.values.put_bytes(bytes).await?;
         changes.push(change);
         Ok(Header {
-            key: start.key.clone(),
-            flow: start.flow.clone(),
+            key: terms.key.clone(),
+            flow: self.asked.flow.clone(),
             program: stored,
             full: self.full(planned, changes).await?,
-            asked: self.asked.digest,
-            inputs: self.asked.inputs.digests(),
-            requested: start.outputs.clone(),
-            finish_independent: start.finish_independent,
-            keep_ms: start.keep_ms,
-            history_ms: start.history_ms,
+            asked: self.asked.request.digest,
+            inputs: self.asked.request.inputs.clone(),
+            requested: self.asked.request.outputs.clone(),
+            finish_independent: terms.finish_independent,
+            keep_ms: terms.keep_ms,
+            history_ms: terms.history_ms,
             started: self.shared.records.now().await?,
             done_before: planned.done_before.iter().copied().collect(),
         })
@@ -271,7 +268,7 @@ impl<'a> Starting<'a> {
     pub(super) async fn until_gone(&self, id: RunId) -> Result<Option<Handle>, Error> {
         const LOOK_MS: u64 = 100;
         if self.engine.worker.as_ref().is_none_or(|worker| worker.is_stopping()) {
-            return Err(Error::Busy { key: self.asked.start.key.clone() });
+            return Err(Error::Busy { key: self.asked.terms.key.clone() });
         }
         let progress = std::pin::pin!(self.shared.signals.progress(id).notified());
         futures_util::future::select(progress, self.shared.world.sleep(LOOK_MS)).await;
@@ -309,19 +306,37 @@ impl<'a> Starting<'a> {
 }
 
 impl CheckedStart {
+    /// A start with these inputs: its flow's program, with the classes of the start.
+    pub(super) fn of(start: Start, inputs: inputs::Inputs) -> Self {
+        let (flow, mut program) = (&start.flow, start.flow.program().clone());
+        if !start.classes.is_empty() {
+            rename_classes(Arc::make_mut(&mut program), &start.classes);
+        }
+        let request = Request::new(flow.identity().digest, &inputs, flow.requested());
+        CheckedStart::new((flow.name().to_owned(), program), request, inputs, Terms::asked(&start))
+    }
+
+    /// A start of a flow's program.
+    pub(super) fn new(
+        (flow, program): (String, Arc<Program>),
+        request: Request,
+        inputs: inputs::Inputs,
+        terms: Terms,
+    ) -> Self {
+        CheckedStart { flow, program, request: Arc::new(request), inputs, stored: Mutex::default(), terms }
+    }
+
     /// The run was started with the same flow, inputs and requested outputs.
     pub(super) fn is(&self, header: &Header) -> bool {
-        self.start.is_of(header, &self.digest, &self.inputs)
+        self.request.is_of(header)
     }
 }
 
 impl Handle {
     /// Binds the handle to this request: it answers for no other.
     pub(super) fn of(self, asked: &CheckedStart) -> Self {
-        let Start { outputs, ends_with_handle, .. } = &asked.start;
-        let request = Request { digest: asked.digest, inputs: asked.inputs.digests(), outputs: outputs.clone() };
-        let end = ends_with_handle.then(|| Arc::new(self.end()));
-        Handle { request: Some(Arc::new(request)), end, ..self }
+        let end = asked.terms.ends_with_handle.then(|| Arc::new(self.end()));
+        Handle { request: Some(asked.request.clone()), end, ..self }
     }
 }
 

@@ -74,6 +74,6 @@ async fn what_stays(kernel: &Kernel, key: &[u8], run: RunId) -> Result<Stays, Er
             None => break,
         }
     }
-    tracing::error!(%run, "what stands at the key of a run cannot be read, so nothing of its earlier lives is removed");
+    tracing::error!(%run, "cannot read the row of a run's key; keeping the edges of its earlier generations");
     Ok(Stays::All)
 }

@@ -72,6 +72,7 @@ pub(super) async fn seal(sink: &Sink, run: RunId, key: &str) -> Result<bool, Err
         }
         log.workers.push(SealedWorker { worker, header, blocks: blocks.iter().filter_map(read_block).collect() });
     }
+    assert!(batch.ops.len() <= ROWS_MAX, "a sealed log deletes {} rows in one batch", batch.ops.len());
     let bytes = log.shortened(SEALED_BYTES_MAX);
     let (put, stored) = sink.values.put_bytes(bytes).await?;
     let edge = before.as_ref().map_or(0, |before| 1 - before.edge.min(1));

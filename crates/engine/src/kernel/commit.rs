@@ -71,11 +71,7 @@ impl Kernel {
         loop {
             let Some(decision) = decide() else { return Ok(WorkCommit::Lost) };
             let mut batch = self.batch(decision, changes, asked).await?;
-            assert!(
-                batch.requires.iter().any(|require| is_about(require.key(), claim)),
-                "the commit of {:?} does not require its claim: a worker that lost the work would commit it too",
-                claim.name
-            );
+            assert_requires(&batch, claim);
             let later = Batch { ops: seams::split_from_commit(&mut batch, claim), ..Batch::new(self.shard) };
             match self.send(&batch).await {
                 Ok(CommitResult::Applied(committed)) => {
@@ -111,6 +107,7 @@ impl Kernel {
         decision: Decision,
     ) -> Result<WorkCommit, Error> {
         let batch = self.batch(decision, changes, asked).await?;
+        assert_requires(&batch, claim);
         match self.send(&batch).await {
             Ok(CommitResult::Applied(committed)) => {
                 let position = committed.position;
@@ -235,6 +232,14 @@ impl OutsideCommit {
 /// The key of the require that did not hold.
 fn key_of<'a>(batch: &'a Batch, refused: &Refused) -> &'a Key {
     batch.requires[refused.which].key()
+}
+
+fn assert_requires(batch: &Batch, claim: &WorkClaim) {
+    assert!(
+        batch.requires.iter().any(|require| is_about(require.key(), claim)),
+        "the commit of {:?} does not require its claim: a worker that lost the work would commit it too",
+        claim.name
+    );
 }
 
 /// The row is the claim; or, under the mistake of not requiring it, the ready row.

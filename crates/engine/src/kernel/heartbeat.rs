@@ -13,7 +13,7 @@ use std::{
     collections::{BTreeMap, btree_map::Entry},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
 };
 use tokio::sync::Notify;
@@ -22,8 +22,10 @@ use tokio::sync::Notify;
 pub(crate) struct Heartbeats<W> {
     /// All claimed work that is not done, also while it waits for a thread.
     held: Mutex<BTreeMap<Fence, WorkClaim>>,
-    /// Held work that runs and can be told to end.
-    working: Mutex<BTreeMap<Fence, Working<W>>>,
+    /// Held work that runs and can be told to end, by its claim and the number of the watch: work that is stored is
+    /// watched while the pause between two tries is.
+    working: Mutex<BTreeMap<(Fence, u64), Working<W>>>,
+    watches: AtomicU64,
     /// The claims of held work, by the identity of the work.
     names: Mutex<BTreeMap<Name, Fence>>,
     /// Work that may be stopped must end.
@@ -78,7 +80,7 @@ impl<W> Drop for Hold<W> {
 /// Tells running work when it must end, until it is dropped.
 pub(crate) struct Heartbeat<'a, W> {
     of: &'a Heartbeats<W>,
-    fence: Fence,
+    watch: (Fence, u64),
     bell: Arc<Bell>,
 }
 
@@ -97,7 +99,8 @@ impl<W> Heartbeat<'_, W> {
 
 impl<W> Drop for Heartbeat<'_, W> {
     fn drop(&mut self) {
-        lock(&self.of.working).remove(&self.fence);
+        let watched = lock(&self.of.working).remove(&self.watch);
+        assert!(watched.is_some(), "work of fence {} is not watched any more, though it runs", self.watch.0);
     }
 }
 
@@ -106,6 +109,7 @@ impl<W> Default for Heartbeats<W> {
         Heartbeats {
             held: Mutex::default(),
             working: Mutex::default(),
+            watches: AtomicU64::new(0),
             names: Mutex::default(),
             interrupted: AtomicBool::new(false),
             began: Notify::new(),
@@ -159,9 +163,14 @@ impl<W> Heartbeats<W> {
     pub(crate) fn watch(&self, fence: Fence, ends_at_once: bool, whose: W) -> Heartbeat<'_, W> {
         let bell = Arc::new(Bell::default());
         let working = Working { bell: bell.clone(), ends_at_once, whose };
+        let watch = (fence, self.watches.fetch_add(1, SeqCst));
         let is_first = {
             let mut all = lock(&self.working);
-            all.insert(fence, working);
+            let before = all.insert(watch, working);
+            assert!(
+                before.is_none(),
+                "a watch of fence {fence} takes the place of another, which would never be ended"
+            );
             all.len() == 1
         };
         if ends_at_once && self.is_interrupted() {
@@ -170,7 +179,7 @@ impl<W> Heartbeats<W> {
         if is_first {
             self.began.notify_one();
         }
-        Heartbeat { of: self, fence, bell }
+        Heartbeat { of: self, watch, bell }
     }
 
     /// The worker was interrupted.
@@ -214,7 +223,10 @@ impl<W> Heartbeats<W> {
             let is_ours = kernel.apply(claim.renew(kernel.shard, deadline)).await?
                 || !self.holds(claim.fence)
                 || kernel.claim_again(&claim).await?;
-            if !is_ours && let Some(working) = lock(&self.working).get(&claim.fence) {
+            if is_ours {
+                continue;
+            }
+            for (_, working) in lock(&self.working).range((claim.fence, 0)..=(claim.fence, u64::MAX)) {
                 tracing::warn!(work = ?claim.name, "lost work to another worker: the heartbeats of this one came too late");
                 working.bell.ring(Stop::Lost);
             }
@@ -276,5 +288,25 @@ impl<W> Heartbeats<W> {
             kernel.give_back(&WorkClaim { fence: before, ..job.claim.clone() }).await?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onceflow_core::Fences;
+
+    #[tokio::test]
+    async fn work_that_is_watched_for_two_reasons_hears_of_its_end_after_one_of_them_is_over() {
+        let beats = Heartbeats::<()>::default();
+        let fence = Fences::new(7).next();
+        let outer = beats.watch(fence, true, ());
+        drop(beats.watch(fence, true, ()));
+        assert!(!beats.is_idle());
+        beats.interrupt();
+        assert_eq!(outer.stopped().await, Stop::Interrupted);
+        assert_eq!(beats.watch(fence, true, ()).stopped().await, Stop::Interrupted, "it begins after the interruption");
+        drop(outer);
+        assert!(beats.is_idle());
     }
 }

@@ -77,8 +77,8 @@ impl Lost {
         spec.effect = Effect::AtMostOnce;
         let starts = Arc::new(AtomicU64::new(0));
         kit.tasks.add(spec.clone(), Arc::new(Lossy { starts: starts.clone(), verdict }));
-        let flow = flow(G::new().input("x", Type::Int).task("a", &inc), &spec, &inc).library();
-        let start = Start::new("r", flow, "main").input("x", int(1));
+        let flow = flow(G::new().input("x", Type::Int).task("a", &inc), &spec, &inc).flow();
+        let start = Start::new("r", flow).input("x", int(1));
         Lost { bed, world, kit, start, starts }
     }
 
@@ -320,9 +320,9 @@ async fn transactional_writes_commit_with_their_step_and_conflicts_run_again() {
     let body = G::new().input("x", Type::Int).output("y", Type::Int).task("deposit", &spec);
     let body = body.connect("x -> deposit.x; deposit.y -> y").graph();
     let g = G::new().input("xs", Type::list(Type::Int)).output("ys", Type::list(Type::Int));
-    let flow = g.module("each", each(body)).connect("xs -> each.x; each.y -> ys").library();
+    let flow = g.module("each", each(body)).connect("xs -> each.x; each.y -> ys").flow();
     let engine = bed.engine(&kit, Options::default());
-    let start = Start::new("r", flow, "main").input("xs", support::ints(1..=20));
+    let start = Start::new("r", flow).input("xs", support::ints(1..=20));
     run(&engine, start).await;
     let rows = engine.flow_rows("main");
     assert_eq!(rows.get("balance").await.unwrap().unwrap()[..], 210_i64.to_be_bytes());
@@ -385,7 +385,7 @@ async fn blocks_for_several_leases(bed: &Bed, lease_ms: u64, effect: Effect, at_
     kit.tasks.add(spec.clone(), Arc::new(Blocks { starts: starts.clone(), gate, at_once }));
     let g = G::new().input("x", Type::Int).task("a", &spec).task("b", &spec).output("p", Type::Int);
     let g = g.output("q", Type::Int).connect("x -> a.x; x -> b.x; a.out -> p; b.out -> q");
-    let start = Start::new(format!("{effect:?} {at_once}"), g.library(), "main").input("x", int(1));
+    let start = Start::new(format!("{effect:?} {at_once}"), g.flow()).input("x", int(1));
     let records = bed.records.clone();
     // The second step waits for the thread that the first one blocks.
     let opener = async move {

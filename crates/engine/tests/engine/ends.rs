@@ -308,8 +308,7 @@ async fn only_what_is_requested_runs() {
     let g = G::new().input("x", Type::Int).output("y", Type::Int).output("z", Type::Int);
     let g = g.task("a", &inc).task("b", &inc).task("c", &inc);
     let g = g.connect("x -> a.x; a.out -> b.x; b.out -> y; a.out -> c.x; c.out -> z");
-    let mut begin = start(g).input("x", int(1));
-    begin.outputs = Some(vec!["z".into()]);
+    let begin = Start::new("r", g.flow().only(&["z".into()]).unwrap()).input("x", int(1));
     let proof = Proof::new(&kit);
     proof.prove(begin, "z=3").await;
     assert_eq!(kit.ran(), "/a /c");

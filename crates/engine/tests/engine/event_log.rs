@@ -65,7 +65,7 @@ async fn engine_that_keeps_no_log_writes_none() {
     let one = kit.task("one", &["x"], |inputs| Ok(vec![inputs[0].clone()]));
     let proof = Proof::new(&kit);
     let engine = proof.engine();
-    let start = Start::new("r", chain(&one, 3).library(), "main").input("x", int(1));
+    let start = Start::new("r", chain(&one, 3).flow()).input("x", int(1));
     assert_eq!(proof.drive(proof.run_on(&engine, start)).await, "y=1");
     let handle = engine.find("r").await.unwrap();
     assert_eq!((handle.logged_events().await.unwrap(), handle.logged_steps().await.unwrap()), (vec![], 0));

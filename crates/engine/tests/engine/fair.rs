@@ -26,7 +26,7 @@ fn small(kit: &mut Kit, others: &Arc<AtomicUsize>, seen: &Arc<AtomicUsize>, told
         Ok(inputs.to_vec())
     });
     let g = io().task("small", &small).connect("x -> small.x; small.out -> y");
-    Start::new("small", g.library(), "main").input("x", int(1))
+    Start::new("small", g.flow()).input("x", int(1))
 }
 
 /// A loop of pure steps that ends when it is told to.
@@ -42,7 +42,7 @@ fn endless(kit: &mut Kit, key: &str, ran: &Arc<AtomicUsize>, told: &Arc<AtomicBo
     let body = body.connect("x -> inc.x; inc.out -> y; inc.out -> go.x; go.out -> go").graph();
     let round = ModuleKind::Loop { body, carried: vec![("y".into(), "x".into())], condition: "go".into() };
     let g = io().module("round", round).connect("x -> round.x; round.y -> y");
-    Start::new(key, g.library(), "main").input("x", int(0))
+    Start::new(key, g.flow()).input("x", int(0))
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn a_wide_each_does_not_keep_a_small_run_waiting() {
     });
     let g = G::new().input("xs", list()).output("ys", list());
     let g = g.module("each", each(chain(&element, 1).graph())).connect("xs -> each.x; each.y -> ys");
-    let wide = Start::new("wide", g.library(), "main").input("xs", ints(0..ELEMENTS));
+    let wide = Start::new("wide", g.flow()).input("xs", ints(0..ELEMENTS));
     let small = small(&mut kit, &ran, &seen, &told);
     let proof = Proof::new(&kit);
     let engine = proof.engine_on(proof.memory.clone(), one_slot());

@@ -20,8 +20,8 @@ use support::{
 fn one_step(kit: &mut Kit) -> impl Fn(i64) -> Start + use<> {
     let inc: TaskSpec = kit.task("inc", &["x"], |inputs| Ok(vec![int(as_int(&inputs[0]) + 1)]));
     let library = G::new().input("x", Type::Int).output("y", Type::Int).task("a", &inc);
-    let library = library.connect("x -> a.x; a.out -> y").library();
-    move |x| Start::new("r", library.clone(), "main").input("x", int(x))
+    let library = library.connect("x -> a.x; a.out -> y").flow();
+    move |x| Start::new("r", library.clone()).input("x", int(x))
 }
 
 async fn seen(engine: &Engine) -> Summary {

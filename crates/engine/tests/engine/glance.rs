@@ -2,7 +2,7 @@
 
 use crate::support;
 
-use onceflow_core::model::{Effect, Library, Port, TaskSpec, Type, check};
+use onceflow_core::model::{Effect, Port, TaskSpec, Type};
 use onceflow_engine::{Engine, Error, Options, RunStatus, Start, Summary, is_damage, task::Failure};
 use std::sync::{
     Arc,
@@ -23,11 +23,11 @@ async fn runs_are_listed_by_key_page_by_page_by_an_engine_without_workers() {
         0 => Err(Failure::new("zero")),
         n => Ok(vec![int(n)]),
     });
-    let library = chain(&fails, 1).library();
+    let library = chain(&fails, 1).flow();
     let proof = Proof::new(&kit);
     let engine = proof.engine();
     for (key, x) in [("c", 1), ("a", 1), ("d", 0), ("b", 1)] {
-        let mut start = Start::new(key, library.clone(), "main").input("x", int(x));
+        let mut start = Start::new(key, library.clone()).input("x", int(x));
         start.keep_ms = (key == "a").then_some(DAY);
         let told = proof.drive(proof.run_on(&engine, start)).await;
         assert_eq!(told.starts_with("y=1"), x == 1, "{told}");
@@ -56,26 +56,23 @@ async fn runs_are_listed_by_key_page_by_page_by_an_engine_without_workers() {
 }
 
 #[tokio::test]
-async fn a_run_is_known_to_be_for_the_same_with_and_without_checking_the_flow() {
+async fn a_run_is_known_to_be_for_the_same_flow_inputs_and_outputs() {
     let mut kit = Kit::default();
     let (one, other) = (
         kit.task("one", &["x"], |inputs| Ok(vec![inputs[0].clone()])),
         kit.task("other", &["x"], |inputs| Ok(vec![inputs[0].clone()])),
     );
-    let libraries = [chain(&one, 3).library(), chain(&other, 3).library()];
-    let start = |flow: usize, x: i64| Start::new("r", libraries[flow].clone(), "main").input("x", int(x));
+    let flows = [chain(&one, 3).flow(), chain(&other, 3).flow()];
+    let start = |flow: usize, x: i64| Start::new("r", flows[flow].clone()).input("x", int(x));
     let proof = Proof::new(&kit);
     let engine = proof.engine();
     assert_eq!(engine.is_same(&start(0, 1)).await.unwrap(), None);
     assert_eq!(proof.drive(proof.run_on(&engine, start(0, 1))).await, "y=1");
     for (flow, x, is_same) in [(0, 1, true), (0, 2, false), (1, 1, false)] {
-        let identity = check(&libraries[flow], "main", None).unwrap().identity();
-        let known = Start { identity: Some(identity), library: Library::default().into(), ..start(flow, x) };
-        for start in [start(flow, x), known] {
-            assert_eq!(engine.is_same(&start).await.unwrap(), Some(is_same), "flow {flow}, x = {x}");
-            let some = Start { outputs: Some(vec![String::from("y")]), ..start };
-            assert_eq!(engine.is_same(&some).await.unwrap(), Some(false), "other outputs are asked for");
-        }
+        let start = start(flow, x);
+        assert_eq!(engine.is_same(&start).await.unwrap(), Some(is_same), "flow {flow}, x = {x}");
+        let some = Start { flow: start.flow.only(&[String::from("y")]).unwrap(), ..start };
+        assert_eq!(engine.is_same(&some).await.unwrap(), Some(false), "other outputs are asked for");
     }
     proof.drive(engine.close()).await.unwrap();
 }
@@ -153,8 +150,7 @@ impl Paying {
         let b = TaskSpec { version: version_of_b.into(), ..self.b.clone() };
         let g = G::new().input("x", Type::Int).output("y", Type::Int);
         let g = g.task("a", &self.a).task("pay", &self.pay).task("b", &b);
-        Start::new("r", g.connect("x -> a.x; a.out -> pay.x; pay.out -> b.x; b.out -> y").library(), "main")
-            .input("x", int(x))
+        Start::new("r", g.connect("x -> a.x; a.out -> pay.x; pay.out -> b.x; b.out -> y").flow()).input("x", int(x))
     }
 
     fn also(&self, engine: &Engine) {
@@ -213,8 +209,8 @@ async fn an_at_most_once_start_is_remembered_by_engines_without_the_task() {
                 let g = G::new().input("x", Type::Int).output("paid", Type::Int).output("seen", Type::Int);
                 let g = g.task("pay", &pay).task("look", &look);
                 let g = g.connect("x -> pay.x; x -> look.x; pay.out -> paid; look.out -> seen");
-                let outputs = Some(outputs.iter().map(|output| output.to_string()).collect());
-                Start { outputs, ..Start::new("r", g.library(), "main").input("x", int(x)) }
+                let outputs: Vec<_> = outputs.iter().map(|output| output.to_string()).collect();
+                Start::new("r", g.flow().only(&outputs).unwrap()).input("x", int(x))
             };
             let engine = proof.engine();
             assert_eq!(proof.drive(proof.run_on(&engine, asked(1, &["paid"]))).await, "paid=1");

@@ -70,7 +70,7 @@ fn mixed(kit: &mut Kit, file: Option<PathBuf>, elements: i64) -> Start {
     let g = G::new().input("xs", list()).output("ys", list()).module("each", each(body));
     let g = g.connect("xs -> each.x; each.y -> ys").graph();
     let flows = [("main".into(), g), ("down".into(), down)].into();
-    Start::new("mixed", Library { flows }, "main").input("xs", ints((0..elements).map(|n| n % 40)))
+    Start::new("mixed", checked(Library { flows })).input("xs", ints((0..elements).map(|n| n % 40)))
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use crate::support::{Bed, Kit, as_int, graphs::*, int, run, with};
 
-use onceflow_core::model::{Effect, Library, Type};
+use onceflow_core::model::{CheckedFlow, Effect, Type};
 use onceflow_engine::{Engine, Error, Fork, Intent, Options, Preview, RunStatus, Start, Summary, task::Failure};
 use std::sync::{
     Arc,
@@ -11,7 +11,7 @@ use std::sync::{
 };
 
 /// `x -> a -> b -> d; y -> c -> d`, where `d` fails while it is broken.
-fn two_arms(kit: &mut Kit, effect_of_a: Effect, broken: &Arc<AtomicBool>) -> Library {
+fn two_arms(kit: &mut Kit, effect_of_a: Effect, broken: &Arc<AtomicBool>) -> CheckedFlow {
     let mut inc = |name| kit.task(name, &["x"], |inputs| Ok(vec![int(as_int(&inputs[0]) + 1)]));
     let (a, b, c) = (with(inc("a"), effect_of_a), inc("b"), inc("c"));
     let broken = broken.clone();
@@ -21,11 +21,11 @@ fn two_arms(kit: &mut Kit, effect_of_a: Effect, broken: &Arc<AtomicBool>) -> Lib
     });
     let g = G::new().input("x", Type::Int).input("y", Type::Int).output("p", Type::Int);
     let g = g.task("a", &a).task("b", &b).task("c", &c).task("d", &d);
-    g.connect("x -> a.x; a.out -> b.x; y -> c.x; b.out -> d.x; c.out -> d.y; d.out -> p").library()
+    g.connect("x -> a.x; a.out -> b.x; y -> c.x; b.out -> d.x; c.out -> d.y; d.out -> p").flow()
 }
 
-fn start(flow: &Library, x: i64, y: i64) -> Start {
-    Start::new("r", flow.clone(), "main").input("x", int(x)).input("y", int(y))
+fn start(flow: &CheckedFlow, x: i64, y: i64) -> Start {
+    Start::new("r", flow.clone()).input("x", int(x)).input("y", int(y))
 }
 
 fn fates(preview: &Preview) -> String {
@@ -33,7 +33,7 @@ fn fates(preview: &Preview) -> String {
     preview.explanation.lines.iter().map(line).collect::<Vec<_>>().join(", ")
 }
 
-async fn failed_run(bed: &Bed, kit: &Kit, flow: &Library) -> Engine {
+async fn failed_run(bed: &Bed, kit: &Kit, flow: &CheckedFlow) -> Engine {
     let engine = bed.engine(kit, Options { fuse: false, ..Options::default() });
     assert_eq!(run(&engine, start(flow, 1, 10)).await, "/d failed at attempt 1: broken");
     engine

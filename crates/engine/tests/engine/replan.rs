@@ -3,7 +3,7 @@
 
 use crate::support;
 
-use onceflow_core::model::{Library, TaskSpec, Type};
+use onceflow_core::model::{CheckedFlow, TaskSpec, Type};
 use onceflow_engine::{Engine, Options, Start, task::Failure};
 use std::sync::{
     Arc,
@@ -26,15 +26,15 @@ fn parity(kit: &mut Kit) -> TaskSpec {
 }
 
 /// `x -> a -> b -> d; y -> c -> d`
-fn two_arms(kit: &mut Kit) -> Library {
+fn two_arms(kit: &mut Kit) -> CheckedFlow {
     let (a, b, c, d) = (inc(kit, "a"), inc(kit, "b"), inc(kit, "c"), sum(kit, "d"));
     let g = G::new().input("x", Type::Int).input("y", Type::Int).output("p", Type::Int);
     let g = g.task("a", &a).task("b", &b).task("c", &c).task("d", &d);
-    g.connect("x -> a.x; a.out -> b.x; y -> c.x; b.out -> d.x; c.out -> d.y; d.out -> p").library()
+    g.connect("x -> a.x; a.out -> b.x; y -> c.x; b.out -> d.x; c.out -> d.y; d.out -> p").flow()
 }
 
-fn start(library: &Library, x: i64, y: i64, keep: bool) -> Start {
-    let mut start = Start::new("r", library.clone(), "main").input("x", int(x)).input("y", int(y));
+fn start(flow: &CheckedFlow, x: i64, y: i64, keep: bool) -> Start {
+    let mut start = Start::new("r", flow.clone()).input("x", int(x)).input("y", int(y));
     start.keep_ms = keep.then_some(DAY);
     start
 }
@@ -78,9 +78,9 @@ async fn a_rerun_that_gives_the_same_stops_the_wave() {
     let (bed, mut kit) = (Bed::new(), Kit::default());
     let (parity, inc) = (parity(&mut kit), inc(&mut kit, "inc"));
     let g = G::new().input("x", Type::Int).output("p", Type::Int).task("a", &parity).task("b", &inc);
-    let flow = g.connect("x -> a.x; a.out -> b.x; b.out -> p").library();
+    let flow = g.connect("x -> a.x; a.out -> b.x; b.out -> p").flow();
     let start = |x| {
-        let mut start = Start::new("r", flow.clone(), "main").input("x", int(x));
+        let mut start = Start::new("r", flow.clone()).input("x", int(x));
         start.keep_ms = Some(DAY);
         start
     };
@@ -97,13 +97,13 @@ async fn changed_code_reruns_it_and_what_depends_on_it() {
     let mut changed = TaskSpec::new("b", inc(&mut Kit::default(), "b").inputs, inc(&mut Kit::default(), "b").outputs);
     changed.version = String::from("2");
     let changed = kit.add(changed, |_, inputs| Ok(vec![int(as_int(&inputs[0]) + 100)]));
-    let mut library = flow.clone();
+    let mut library = onceflow_core::model::Library::clone(flow.library());
     for module in &mut library.flows.get_mut("main").unwrap().modules {
         if module.name == "b" {
             module.kind = onceflow_core::model::graph::ModuleKind::Task(changed.clone().into());
         }
     }
-    assert_eq!(bed.run(&kit, start(&library, 1, 10, true)).await, "p=113");
+    assert_eq!(bed.run(&kit, start(&checked(library), 1, 10, true)).await, "p=113");
     assert_eq!(kit.ran(), "/a /b×2 /c /d×2");
 }
 
@@ -112,9 +112,9 @@ async fn a_changed_element_reruns_only_its_own_steps() {
     let (bed, mut kit) = (Bed::new(), Kit::default());
     let inc = inc(&mut kit, "inc");
     let g = G::new().input("xs", Type::list(Type::Int)).output("ys", Type::list(Type::Int));
-    let flow = g.module("each", each(chain(&inc, 2).graph())).connect("xs -> each.x; each.y -> ys").library();
+    let flow = g.module("each", each(chain(&inc, 2).graph())).connect("xs -> each.x; each.y -> ys").flow();
     let start = |xs: Vec<i64>| {
-        let mut start = Start::new("r", flow.clone(), "main").input("xs", ints(xs));
+        let mut start = Start::new("r", flow.clone()).input("xs", ints(xs));
         start.keep_ms = Some(DAY);
         start
     };
@@ -132,12 +132,10 @@ async fn a_wider_request_runs_only_what_is_missing() {
     let (bed, mut kit) = (Bed::new(), Kit::default());
     let (a, b) = (inc(&mut kit, "a"), inc(&mut kit, "b"));
     let g = G::new().input("x", Type::Int).output("p", Type::Int).output("q", Type::Int).task("a", &a).task("b", &b);
-    let flow = g.connect("x -> a.x; x -> b.x; a.out -> p; b.out -> q").library();
+    let flow = g.connect("x -> a.x; x -> b.x; a.out -> p; b.out -> q").flow();
     let start = |outputs: Option<Vec<String>>| {
-        let mut start = Start::new("r", flow.clone(), "main").input("x", int(1));
-        start.keep_ms = Some(DAY);
-        start.outputs = outputs;
-        start
+        let flow = outputs.map_or_else(|| flow.clone(), |outputs| flow.only(&outputs).unwrap());
+        Start { keep_ms: Some(DAY), ..Start::new("r", flow).input("x", int(1)) }
     };
     assert_eq!(bed.run(&kit, start(Some(vec![String::from("p")]))).await, "p=2");
     assert_eq!(kit.ran(), "/a");
@@ -158,7 +156,7 @@ async fn a_failed_run_with_a_changed_input_reuses_what_it_still_holds() {
     });
     let g = G::new().input("x", Type::Int).input("y", Type::Int).output("p", Type::Int);
     let g = g.task("a", &a).task("b", &b).task("c", &c).task("d", &d);
-    let flow = g.connect("x -> a.x; a.out -> b.x; y -> c.x; b.out -> d.x; c.out -> d.y; d.out -> p").library();
+    let flow = g.connect("x -> a.x; a.out -> b.x; y -> c.x; b.out -> d.x; c.out -> d.y; d.out -> p").flow();
     let engine = bed.engine(&kit, Options { fuse: false, ..Options::default() });
     assert_eq!(run(&engine, start(&flow, 1, 10, false)).await, "/d failed at attempt 1: broken");
     assert_eq!(kit.ran(), "/a /b /c /d");
@@ -182,9 +180,9 @@ async fn steps_inside_an_each_are_explained_before_they_run() {
     let body = G::new().input("x", Type::Int).output("y", Type::Int).task("a", &add).task("b", &inc);
     let body = body.connect("x -> a.x; a.out -> b.x; b.out -> y").graph();
     let g = G::new().input("xs", Type::list(Type::Int)).output("ys", Type::list(Type::Int));
-    let flow = g.module("each", each(body)).connect("xs -> each.x; each.y -> ys").library();
+    let flow = g.module("each", each(body)).connect("xs -> each.x; each.y -> ys").flow();
     let start = |xs: Vec<i64>| {
-        let mut start = Start::new("r", flow.clone(), "main").input("xs", ints(xs));
+        let mut start = Start::new("r", flow.clone()).input("xs", ints(xs));
         start.keep_ms = Some(DAY);
         start
     };
@@ -235,8 +233,8 @@ async fn a_new_plan_is_not_disturbed_by_what_is_in_flight_of_the_old_one() {
     let body = Slow { started: started.clone(), go: go.clone(), is_first: AtomicBool::new(true) };
     kit.tasks.add(slow.clone(), Arc::new(body));
     let g = G::new().input("x", Type::Int).output("p", Type::Int).task("a", &inc).task("slow", &slow).task("b", &inc);
-    let flow = g.connect("x -> a.x; a.out -> slow.x; slow.out -> b.x; b.out -> p").library();
-    let start = |x| Start::new("r", flow.clone(), "main").input("x", int(x));
+    let flow = g.connect("x -> a.x; a.out -> slow.x; slow.out -> b.x; b.out -> p").flow();
+    let start = |x| Start::new("r", flow.clone()).input("x", int(x));
     let engine = bed.engine(&kit, Options::default());
     engine.start(start(1)).await.unwrap();
     started.notified().await;
@@ -250,13 +248,13 @@ async fn a_new_plan_is_not_disturbed_by_what_is_in_flight_of_the_old_one() {
 }
 
 /// A flow that gives a large value, made of its input.
-fn large(kit: &mut Kit) -> Library {
+fn large(kit: &mut Kit) -> CheckedFlow {
     let large = kit.task("large", &["x"], |inputs| {
         let byte = u8::try_from(as_int(&inputs[0])).expect("a small number");
         Ok(vec![onceflow_engine::task::Data::Bytes(bytes::Bytes::from(vec![byte; 1 << 20]))])
     });
     let g = G::new().input("x", Type::Int).output("p", Type::Int).task("large", &large);
-    g.connect("x -> large.x; large.out -> p").library()
+    g.connect("x -> large.x; large.out -> p").flow()
 }
 
 #[tokio::test]
@@ -264,7 +262,7 @@ async fn outputs_replaced_by_a_newer_plan_are_released_at_once() {
     let (bed, mut kit) = (Bed::new(), Kit::default());
     let flow = large(&mut kit);
     for x in 0..5 {
-        bed.run(&kit, Start::new("r", flow.clone(), "main").input("x", int(x))).await;
+        bed.run(&kit, Start::new("r", flow.clone()).input("x", int(x))).await;
         let engine = bed.engine(&Kit::default(), Options { works: false, ..Options::default() });
         assert!(engine.clean_up(60_000).await.unwrap(), "nothing is left to do");
         let bytes = bed.values.census().await.unwrap().total().bytes;

@@ -1,25 +1,26 @@
 //! A run that has begun takes up the class, retry and failure policy of a changed flow, and nothing runs again for them.
 
-use crate::support::{Bed, Kit, as_int, graphs::*, int, ints, run};
+use crate::support::{Bed, Kit, as_int, graphs::*, int, ints, proof::Proof, run};
 
-use onceflow_core::model::{Library, Retry, TaskSpec, Type};
+use onceflow_core::model::{CheckedFlow, Retry, TaskSpec, Type};
 use onceflow_engine::{Engine, Options, RunStatus, Start, task::Failure};
+use onceflow_store::testing::fault::{Fault, FaultPlan, Faulty};
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
 /// `xs -> first[i] -> second[i]`, the second of this class.
-fn flow(first: &TaskSpec, second: &TaskSpec, class: &str) -> Library {
+fn flow(first: &TaskSpec, second: &TaskSpec, class: &str) -> CheckedFlow {
     let second = TaskSpec { class: class.to_owned(), ..second.clone() };
     let body = G::new().input("x", Type::Int).output("y", Type::Int).task("first", first).task("second", &second);
     let body = body.connect("x -> first.x; first.out -> second.x; second.out -> y").graph();
     let g = G::new().input("xs", Type::list(Type::Int)).output("ys", Type::list(Type::Int));
-    g.module("each", each(body)).connect("xs -> each.x; each.y -> ys").library()
+    g.module("each", each(body)).connect("xs -> each.x; each.y -> ys").flow()
 }
 
-fn start(flow: &Library) -> Start {
-    Start::new("r", flow.clone(), "main").input("xs", ints([1, 2, 3]))
+fn start(flow: &CheckedFlow) -> Start {
+    Start::new("r", flow.clone()).input("xs", ints([1, 2, 3]))
 }
 
 /// An engine that takes only these classes.
@@ -88,9 +89,9 @@ async fn a_changed_retry_and_failure_policy_count_from_the_next_attempt() {
         let retry = Retry { attempts, backoff_ms: 1, backoff_ms_max: 1 };
         let second = TaskSpec { retry, ..second.clone() };
         let g = G::new().input("x", Type::Int).output("p", Type::Int).task("first", &first).task("second", &second);
-        g.connect("x -> first.x; first.out -> second.x; second.out -> p").library()
+        g.connect("x -> first.x; first.out -> second.x; second.out -> p").flow()
     };
-    let start = |attempts| Start::new("r", wide(attempts), "main").input("x", int(1));
+    let start = |attempts| Start::new("r", wide(attempts)).input("x", int(1));
     let engine = bed.engine(&kit, Options { fuse: false, ..Options::default() });
     assert_eq!(run(&engine, start(1)).await, "/second failed at attempt 1: not yet");
     assert_eq!(run(&engine, start(2)).await, "/second failed at attempt 2: not yet");
@@ -100,4 +101,45 @@ async fn a_changed_retry_and_failure_policy_count_from_the_next_attempt() {
     assert_eq!(run(&engine, start(2)).await, "p=2");
     assert_eq!(kit.ran(), "/first /second×4");
     engine.close().await.unwrap();
+}
+
+/// A process is killed before or after every call of the store while it takes up the settings: also between writing them
+/// and moving the steps that wait, and between two of these.
+#[tokio::test]
+async fn settings_are_taken_up_whole_though_the_process_is_killed_at_any_call() {
+    let only = |classes: &[&str]| {
+        let classes = classes.iter().map(|class| ((*class).to_owned(), 4)).collect();
+        Options { fuse: false, classes, other_classes: false, ..Options::default() }
+    };
+    for fault in [Fault::StopBefore, Fault::StopAfter] {
+        let mut n = 1;
+        loop {
+            let mut kit = Kit::default();
+            let mut inc = |name| kit.task(name, &["x"], |inputs| Ok(vec![int(as_int(&inputs[0]) + 1)]));
+            let (first, second) = (inc("first"), inc("second"));
+            let (old, new) = (flow(&first, &second, "old"), flow(&first, &second, "new"));
+            let proof = Proof::new(&kit);
+            let worker = proof.engine_on(proof.memory.clone(), only(&["default"]));
+            worker.start(start(&old)).await.unwrap();
+            proof.calm().await;
+            proof.drive(worker.close()).await.unwrap();
+            assert_eq!(kit.ran(), "/each[0]/first /each[1]/first /each[2]/first");
+            let plan = FaultPlan::at(n, fault);
+            let idle = Options { works: false, ..Options::default() };
+            let killed = proof.engine_on(Faulty::new(proof.memory.clone(), plan.clone()), idle);
+            let taken_up = proof.drive(killed.start(start(&new))).await;
+            assert!(taken_up.is_ok() || plan.stopped(), "{fault:?} at call {n}: {:?}", taken_up.err());
+            killed.stop();
+            let worker = proof.engine_on(proof.memory.clone(), only(&["default", "new"]));
+            assert_eq!(proof.drive(proof.run_on(&worker, start(&new))).await, "ys=[3 4 5]", "{fault:?} at call {n}");
+            proof.drive(worker.close()).await.unwrap();
+            proof.once();
+            proof.fsck().await;
+            if !plan.reached() {
+                break;
+            }
+            n += 1;
+        }
+        assert!(n > 5, "taking up settings of three waiting steps took {n} calls only");
+    }
 }

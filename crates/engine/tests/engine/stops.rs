@@ -72,7 +72,7 @@ fn scene(adjust: impl Fn(&mut TaskSpec)) -> Scene {
     let mut spec = TaskSpec::new("wait", vec![Port::new("x", Type::Int)], vec![Port::new("out", Type::Int)]);
     adjust(&mut spec);
     kit.tasks.add(spec.clone(), Arc::new(door.clone()));
-    let start = Start::new("r", chain(&spec, 2).library(), "main").input("x", int(10));
+    let start = Start::new("r", chain(&spec, 2).flow()).input("x", int(10));
     Scene { proof: Proof::new(&kit), door, start }
 }
 
@@ -137,7 +137,7 @@ async fn a_cancel_ends_the_pause_before_another_attempt_too() {
     let spec = kit.add(spec, |_, _| Err(Failure::new("no")));
     let proof = Proof::new(&kit);
     let engine = proof.engine();
-    let start = Start::new("r", chain(&spec, 1).library(), "main").input("x", int(1));
+    let start = Start::new("r", chain(&spec, 1).flow()).input("x", int(1));
     let handle = proof.drive(engine.start(start)).await.unwrap();
     proof.calm().await;
     let before = proof.world.clock();
@@ -336,7 +336,7 @@ async fn a_failed_attempt_of_a_frozen_run_counts_and_the_next_begins_when_the_ru
         began.fetch_add(1, SeqCst);
         if step.attempt() == 1 { Err(Failure::new("no")) } else { Ok(vec![int(as_int(&inputs[0]) + 1)]) }
     });
-    scene.start = Start::new("r", chain(&spec, 2).library(), "main").input("x", int(10));
+    scene.start = Start::new("r", chain(&spec, 2).flow()).input("x", int(10));
     let took = frozen_when(&scene, |ready| ready.failed > 0).await;
     assert!(took < 2000, "it took {took} ms, as if its claim had to expire");
     assert_eq!(scene.door.began.load(SeqCst), 4, "two attempts at each of two steps");

@@ -2,7 +2,7 @@
 
 use crate::support;
 
-use onceflow_core::model::Type;
+use onceflow_core::model::{TaskSpec, Type, task::DEFAULT_CLASS};
 use onceflow_engine::{About, Engine, Options, RunStatus, Start, Summary};
 use onceflow_store::Records;
 use support::{
@@ -35,8 +35,14 @@ async fn hosts(engine: &Engine) -> Vec<String> {
 
 /// `one` and `two` in turn: each is offered by another worker.
 fn in_turn(one: &mut Kit, two: &mut Kit, rounds: usize) -> Case {
+    in_turn_of(one, two, rounds, DEFAULT_CLASS)
+}
+
+/// The same, with the second task in this class.
+fn in_turn_of(one: &mut Kit, two: &mut Kit, rounds: usize, class: &str) -> Case {
     let a = one.task("one", &["x"], |inputs| Ok(vec![int(support::as_int(&inputs[0]) + 1)]));
     let b = two.task("two", &["x"], |inputs| Ok(vec![int(support::as_int(&inputs[0]) * 2)]));
+    let b = TaskSpec { class: class.into(), ..b };
     let mut g = G::new().input("x", Type::Int).output("y", Type::Int);
     let (mut from, mut y) = (String::from("x"), 1);
     for at in 0..rounds {
@@ -169,16 +175,8 @@ async fn a_task_that_is_added_later_is_done_then() {
 async fn a_run_that_waits_for_an_unserved_task_can_be_cancelled() {
     for class in ["default", "nobody's"] {
         let (mut one, mut two) = (Kit::default(), Kit::default());
-        let (mut begin, _) = in_turn(&mut one, &mut two, 2);
-        for graph in std::sync::Arc::make_mut(&mut begin.library).flows.values_mut() {
-            for module in &mut graph.modules {
-                if let onceflow_core::model::graph::ModuleKind::Task(task) = &mut module.kind
-                    && task.name == "two"
-                {
-                    std::sync::Arc::make_mut(task).class = class.into();
-                }
-            }
-        }
+        let (begin, _) = in_turn_of(&mut one, &mut two, 2, "two's");
+        let begin = Start { classes: vec![(String::from("two's"), class.into())], ..begin };
         let proof = Proof::new(&one);
         let only = Options { classes: [(String::from("default"), 4)].into(), other_classes: false, ..options("one") };
         let worker = with(&proof, &one).engine_on(proof.memory.clone(), only);

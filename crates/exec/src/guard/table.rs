@@ -57,6 +57,7 @@ impl GroupTable {
         let directory = Dir::open(store)?.make_beneath(Path::new(DIRECTORY))?;
         let path = directory.path().join(mark);
         let mut header = origin().into_bytes();
+        assert!(header.len() as u64 <= HEADER_BYTES, "a cut origin would be taken for that of another machine");
         header.resize(HEADER_BYTES as usize, 0);
         for _ in 0..TRIES_MAX {
             let file = directory.create_file(mark)?;
@@ -99,8 +100,12 @@ impl GroupTable {
 
     /// Clears the entry of a group that has ended.
     pub(super) fn leave(&self, entry: u64) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let (free, all) = &mut *entries;
+        assert!(entry < *all && !free.contains(&entry), "entry {entry} of the guard's table is free already");
+        // Cleared before it is free: the next group to enter would be cleared instead.
         self.write(entry, 0, 0);
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner).0.push(entry);
+        free.push(entry);
     }
 
     fn write(&self, entry: u64, group: i64, started: u64) {

@@ -95,6 +95,7 @@ impl Pool {
     }
 
     fn keep(&self, parent: &Dir, name: String, work: Dir) {
+        assert!(name.starts_with(home::FREE), "{name} is pooled under the name of a step that may look into it");
         let free = Free { name, id: work.id() };
         // Unlocked before the pool can hand it out.
         drop(work);

@@ -2,6 +2,7 @@
 
 use super::Engine;
 use crate::Error;
+use onceflow_core::limits::GRAPH_MODULES_MAX;
 use onceflow_engine::Options;
 use std::{path::PathBuf, time::Duration};
 
@@ -19,10 +20,17 @@ use std::{path::PathBuf, time::Duration};
 ///     .in_memory();                        // or `.open("./store").await?`
 /// # }
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[must_use = "options do nothing until `open` or `in_memory`"]
 pub struct EngineBuilder {
     options: Options,
+    graph_modules_max: usize,
+}
+
+impl Default for EngineBuilder {
+    fn default() -> Self {
+        EngineBuilder { options: Options::default(), graph_modules_max: GRAPH_MODULES_MAX }
+    }
 }
 
 impl EngineBuilder {
@@ -103,7 +111,7 @@ impl EngineBuilder {
     /// steps takes 500 to 800 bytes a step, and starting or explaining it 350 to 400 bytes a step more and two seconds of a
     /// processor. What is wide because there is much data is better an each.
     pub fn graph_modules_max(mut self, modules: usize) -> Self {
-        self.options.graph_modules_max = modules;
+        self.graph_modules_max = modules;
         self
     }
 
@@ -112,7 +120,7 @@ impl EngineBuilder {
     /// # Errors
     /// As [`Engine::open`].
     pub async fn open(self, store: impl Into<PathBuf>) -> Result<Engine, Error> {
-        Engine::on_store(store.into(), self.options).await
+        Engine::on_store(store.into(), self.options, self.graph_modules_max).await
     }
 
     /// The engine, with a store that is gone with it.
@@ -120,7 +128,7 @@ impl EngineBuilder {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn in_memory(self) -> Engine {
-        Engine::on_memory(self.options)
+        Engine::on_memory(self.options, self.graph_modules_max)
     }
 }
 

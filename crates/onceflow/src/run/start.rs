@@ -19,8 +19,11 @@ pub struct Start<O> {
     engine: Engine,
     tasks: Tasks,
     outputs: Arc<[String]>,
-    /// The run to start, or the error of encoding its inputs. Its key is empty until one is given.
+    /// The run to start, for all outputs; or the mistakes of its flow, or the error of encoding its inputs. Its key is
+    /// empty until one is given.
     start: Result<onceflow_engine::Start, Error>,
+    /// The requested outputs; empty is all.
+    only: Vec<String>,
     /// The history was given, so it does not end with the handle.
     has_history: bool,
     gives: PhantomData<fn() -> O>,
@@ -28,16 +31,20 @@ pub struct Start<O> {
 
 impl<O: Ports> Start<O> {
     pub(crate) fn new<I: Ports>(engine: Engine, flow: &Flow<I, O>, inputs: I::Values) -> Self {
-        let start = match flow.encode(inputs) {
+        let start = engine.check(flow).and_then(|checked| match flow.encode(inputs) {
             Err(source) => Err(Error::Input { flow: flow.name().into(), source }),
-            Ok(inputs) => {
-                let mut start = onceflow_engine::Start::new("", flow.library(), flow.name());
-                start.inputs = inputs;
-                Ok(start)
-            }
-        };
+            Ok(inputs) => Ok(onceflow_engine::Start { inputs, ..onceflow_engine::Start::new("", checked) }),
+        });
         let outputs = flow.graph().outputs.iter().map(|port| port.name.clone()).collect();
-        Start { engine, tasks: flow.tasks().clone(), outputs, start, has_history: false, gives: PhantomData }
+        Start {
+            engine,
+            tasks: flow.tasks().clone(),
+            outputs,
+            start,
+            only: vec![],
+            has_history: false,
+            gives: PhantomData,
+        }
     }
 
     fn with(mut self, change: impl FnOnce(&mut onceflow_engine::Start)) -> Self {
@@ -77,7 +84,7 @@ impl<O: Ports> Start<O> {
     pub fn input<T: Value>(mut self, input: &Input<T>, value: T) -> Self {
         match value.encode() {
             Err(source) => {
-                let flow = self.start.as_ref().map_or_else(|_| String::new(), |start| start.flow.clone());
+                let flow = self.start.as_ref().map_or_else(|_| String::new(), |start| start.flow.name().to_owned());
                 self.start = self.start.and(Err(Error::Input { flow, source }));
                 self
             }
@@ -90,8 +97,9 @@ impl<O: Ports> Start<O> {
     }
 
     /// Asks for this output only, or, said several times, for these: what no such output needs is not run.
-    pub fn only<T: Value>(self, output: &Output<T>) -> Self {
-        self.with(|start| start.outputs.get_or_insert_default().push(output.name().into()))
+    pub fn only<T: Value>(mut self, output: &Output<T>) -> Self {
+        self.only.push(output.name().into());
+        self
     }
 
     /// How long inner values outlive the run, so that a run with other inputs can reuse them. Not at all without this.
@@ -133,7 +141,7 @@ impl<O: Ports> Start<O> {
     /// # Errors
     /// As starting it.
     pub async fn explain(self) -> Result<Explanation, Error> {
-        let start = settled(&self.engine, self.start?, self.has_history);
+        let start = settled(&self.engine, self.start?, &self.only, self.has_history)?;
         Ok(self.engine.untyped().preview(start).await?.explanation)
     }
 
@@ -150,8 +158,8 @@ impl<O: Ports> IntoFuture for Start<O> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let Start { engine, tasks, outputs, start, has_history, .. } = self;
-            let start = settled(&engine, start?, has_history);
+            let Start { engine, tasks, outputs, start, only, has_history, .. } = self;
+            let start = settled(&engine, start?, &only, has_history)?;
             engine.untyped().add_tasks(&tasks)?;
             let handle = engine.untyped().start(start).await?;
             Ok(Run::of(engine, outputs, handle))
@@ -159,14 +167,22 @@ impl<O: Ports> IntoFuture for Start<O> {
     }
 }
 
-/// A start without a key is a run of its own, which is forgotten with its handle.
-fn settled(engine: &Engine, mut start: onceflow_engine::Start, has_history: bool) -> onceflow_engine::Start {
+/// The start, for the requested outputs. Without a key it is a run of its own, which is forgotten with its handle.
+fn settled(
+    engine: &Engine,
+    mut start: onceflow_engine::Start,
+    only: &[String],
+    has_history: bool,
+) -> Result<onceflow_engine::Start, Error> {
+    if !only.is_empty() {
+        start.flow = start.flow.only(only).map_err(onceflow_engine::Error::from)?;
+    }
     if start.key.is_empty() {
-        start.key = engine.untyped().fresh_key(&start.flow);
+        start.key = engine.untyped().fresh_key(start.flow.name());
         if !has_history {
             start.history_ms = onceflow_engine::KEYLESS_HISTORY_MS;
             start.ends_with_handle = true;
         }
     }
-    start
+    Ok(start)
 }

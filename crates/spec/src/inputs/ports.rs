@@ -1,11 +1,11 @@
 //! Values for ports of which only name and type are known: those of a run whose flow file is not available.
 
-use super::{GivenInputs, InputNoun};
-use crate::{FlowInput, LoadedFlow, Problems, TypeDecl};
-use onceflow_core::model::{Library, Port, Type};
+use super::{Binding, FilePresence, GivenInputs, InputNoun};
+use crate::{FlowInput, Problems, TypeDecl};
+use onceflow_core::model::{Port, Type};
 use onceflow_exec::value::PortValue;
 
-/// Converts words of a command line to values of these ports, as [`LoadedFlow::bind`] does. A port that is no option
+/// Converts words of a command line to values of these ports, as [`LoadedFlow::bind`](crate::LoadedFlow::bind) does. A port that is no option
 /// must be given. Messages use the words of the given noun for the ports.
 ///
 /// # Errors
@@ -23,24 +23,9 @@ pub fn bind(
         choices: vec![],
         help: None,
     };
-    let flow = LoadedFlow {
-        name: String::new(),
-        description: None,
-        library: Library::default(),
-        identity: None,
-        inputs: ports.iter().map(input).collect(),
-        outputs: vec![],
-        keep_ms: None,
-        history_ms: None,
-        finish_independent: false,
-        store_inputs: false,
-        results_mode: None,
-        secrets: vec![],
-        unused: vec![],
-        warnings: vec![],
-        files: vec![],
-    };
-    flow.bind_called(&GivenInputs { words: words.to_vec(), file: None }, called, super::FilePresence::AreThere)
+    let inputs: Vec<_> = ports.iter().map(input).collect();
+    let given = GivenInputs { words: words.to_vec(), file: None };
+    Binding { inputs: &inputs, called, files: FilePresence::AreThere }.bind(&given)
 }
 
 fn shape(ty: &Type) -> TypeDecl {

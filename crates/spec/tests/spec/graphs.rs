@@ -5,7 +5,7 @@ use expect_test::{Expect, expect};
 
 fn check(text: &str, expected: Expect) {
     let flow = good(text);
-    expected.assert_eq(&render(&flow.library.flows[&flow.name]));
+    expected.assert_eq(&render(&flow.checked.library().flows[flow.name()]));
 }
 
 #[test]
@@ -241,7 +241,7 @@ outputs: { y: add.y }
         ),
     ])
     .unwrap();
-    assert_eq!(flow.library.flows.keys().collect::<Vec<_>>(), ["inc", "main"]);
+    assert_eq!(flow.checked.library().flows.keys().collect::<Vec<_>>(), ["inc", "main"]);
     assert_eq!(flow.files.len(), 2);
     expect![[r#"
         (xs: list<int>) -> (ys: list<int>)
@@ -254,7 +254,7 @@ outputs: { y: add.y }
               y <- -:y
           ys <- all:y
     "#]]
-    .assert_eq(&render(&flow.library.flows["main"]));
+    .assert_eq(&render(&flow.checked.library().flows["main"]));
 }
 
 #[test]
@@ -291,7 +291,7 @@ outputs: { value: { int: result.value } }
                 value <- -:value
           value <- result:value
     "#]]
-    .assert_eq(&render(&flow.library.flows["factorial"]));
+    .assert_eq(&render(&flow.checked.library().flows["factorial"]));
 }
 
 #[test]
@@ -303,7 +303,8 @@ fn a_thousand_steps_load_soon_and_in_their_order() {
         })
         .collect();
     let flow = good(&format!("flow: long\nsteps:\n{steps}outputs: {{ x: s1999.x }}\n"));
-    let names: Vec<_> = flow.library.flows["long"].modules.iter().map(|module| module.name.as_str()).collect();
+    let names: Vec<_> =
+        flow.checked.library().flows["long"].modules.iter().map(|module| module.name.as_str()).collect();
     assert_eq!((names.len(), names[0], names[1999]), (2000, "s0", "s1999"));
 }
 

@@ -93,7 +93,7 @@ fn term(library: &Library, graph: &Graph, from: &Endpoint, inputs: &BTreeMap<Str
 
 fn same<I: onceflow::Ports, O: onceflow::Ports>(rust: &Flow<I, O>, files: &[(&str, &str)]) {
     let flow = load_files(files).unwrap_or_else(|problems| panic!("{problems}"));
-    assert_eq!(meaning(&flow.library, &flow.name), meaning(&rust.library(), rust.name()));
+    assert_eq!(meaning(flow.checked.library(), flow.name()), meaning(&rust.library(), rust.name()));
 }
 
 #[task]

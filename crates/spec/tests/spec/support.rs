@@ -38,7 +38,7 @@ pub(crate) fn wrong(text: &str, expected: Expect) {
 /// Checks that the first of these files does not load.
 pub(crate) fn wrong_files(files: &[(&str, &str)], expected: Expect) {
     match load_files(files) {
-        Ok(flow) => panic!("it loads: {}", render(flow.library.flows.get(&flow.name).unwrap())),
+        Ok(flow) => panic!("it loads: {}", render(flow.checked.library().flows.get(flow.name()).unwrap())),
         Err(problems) => expected.assert_eq(&problems),
     }
 }

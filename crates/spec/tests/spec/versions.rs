@@ -29,7 +29,7 @@ fn tasks(graph: &Graph) -> Vec<&TaskSpec> {
 
 fn versions(text: &str) -> Vec<String> {
     let flow = good(text);
-    tasks(&flow.library.flows[&flow.name]).iter().map(|spec| spec.version.clone()).collect()
+    tasks(&flow.checked.library().flows[flow.name()]).iter().map(|spec| spec.version.clone()).collect()
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_task_carries_all_that_it_is_run_with() {
         "timeout: 3s\n    effect: at_most_once\n    undo: { run: 'rm ${{ key }} ${{ inputs.a }}', retry: 5 }",
     );
     let flow = good(&text);
-    let second = tasks(&flow.library.flows["test"])[1];
+    let second = tasks(&flow.checked.library().flows["test"])[1];
     assert_eq!(second.name, "command");
     assert_eq!((second.retry.attempts, second.timeout_ms), (3, Some(3000)));
     assert_eq!((second.resources.cpu_milli, second.resources.memory_bytes), (2000, 0));
@@ -92,5 +92,5 @@ fn a_task_carries_all_that_it_is_run_with() {
     assert_eq!(ports, ["inputs-n", "first-t", "inputs-a"]);
     let action = onceflow_exec::action::Action::from_spec(second).unwrap();
     assert!(matches!(action, onceflow_exec::action::Action::Command(_)));
-    assert_eq!(tasks(&flow.library.flows["test"])[0].resources.cpu_milli, 1000);
+    assert_eq!(tasks(&flow.checked.library().flows["test"])[0].resources.cpu_milli, 1000);
 }

@@ -73,6 +73,42 @@ fn a_changed_timeout_is_taken_up_by_a_run_that_was_killed() {
 }
 
 #[test]
+fn changed_resources_let_the_steps_of_a_begun_run_work_at_once() {
+    let bed = Bed::new();
+    let (first, one, two) = (bed.gate("first"), bed.gate("one"), bed.gate("two"));
+    let write = |cpus: &str| {
+        let (ran, first, one, two) = (bed.path("ran"), first.shell(), one.shell(), two.shell());
+        let ran = ran.display();
+        bed.write(
+            "r.yaml",
+            &format!(
+                "flow: r\nsteps:\n  first:\n    run: echo first >> {ran}; {first}; echo '[1, 2]'\n    out: {{ xs: \"list<int>\" }}\n  \
+                 each:\n    each: x in first.xs\n    run: echo each >> {ran}; if test ${{{{ x }}}} = 1; then {one}; else {two}; fi; \
+                 echo ${{{{ x }}}}\n    out: {{ y: int }}\n    resources: {{ cpus: {cpus} }}\noutputs: {{ y: each.y }}\n"
+            ),
+        );
+    };
+    // Elements that take all processors come to their gates one after the other.
+    write("64");
+    let mut child = bed.start(&["run", "r.yaml", "--jobs", "2"]);
+    first.until_there();
+    child.kill().expect("it runs");
+    bed.end(child);
+    write("0.1");
+    let child = bed.start(&["run", "r.yaml", "--jobs", "2"]);
+    first.until_there();
+    first.open();
+    one.until_there();
+    two.until_there();
+    one.open();
+    two.open();
+    let said = bed.end(child).ends(0);
+    assert!(said.stderr.contains("each: the run takes up changed"), "{}", said.all());
+    assert_eq!(ran(&bed), "each each first first", "only the step that was killed ran again");
+    bed.run(&["fsck"]).ends(0);
+}
+
+#[test]
 fn a_changed_on_failure_is_taken_up() {
     let bed = Bed::new();
     let write = |on_failure: &str| {

@@ -129,6 +129,7 @@ pub fn wake<'a>(
 
 /// Deletes a parked row, with its timer. A run that waited for it is settled again, if this enables nothing else.
 fn decide<'a>(plan: &'a InstalledProgram, state: RunState, step: StepId, (row, parked): (&Row, &Parked)) -> Draft<'a> {
+    assert!(parked.why.awaited().is_some(), "step {step:?} is decided about, and waits for no decision");
     let mut draft = Draft::new(plan, state);
     let key = plan.keys.parked(step);
     seams::delete_parked(&mut draft.batch, key, row.clone(), &parked.why);

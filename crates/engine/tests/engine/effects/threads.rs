@@ -64,7 +64,7 @@ impl Trial {
         let gate = Arc::new(Mutex::new(gate));
         kit.tasks.add(spec.clone(), Arc::new(Slow { seen: seen.clone(), gate, blocks, abandons }));
         let g = G::new().input("x", Type::Int).task("a", &spec).output("p", Type::Int).connect("x -> a.x; a.out -> p");
-        let start = Start::new("r", g.library(), "main").input("x", int(1));
+        let start = Start::new("r", g.flow()).input("x", int(1));
         Trial { bed, kit, start, seen, go }
     }
 }

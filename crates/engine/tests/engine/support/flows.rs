@@ -76,7 +76,7 @@ pub(crate) fn list() -> Type {
 }
 
 pub(crate) fn start(graph: G) -> Start {
-    Start::new("r", graph.library(), "main")
+    Start::new("r", graph.flow())
 }
 
 pub(crate) fn io() -> G {
@@ -202,7 +202,7 @@ pub(crate) fn called_twice(kit: &mut Kit) -> Case {
     let g = io().module("one", call()).module("two", call()).task("add", &add);
     let g = g.connect("x -> one.x; one.y -> two.x; one.y -> add.a; two.y -> add.b; add.out -> y");
     let flows = [("main".into(), g.graph()), ("sub".into(), chain(&inc, 2).graph())].into();
-    (Start::new("r", Library { flows }, "main").input("x", int(0)), "y=6".into())
+    (Start::new("r", checked(Library { flows })).input("x", int(0)), "y=6".into())
 }
 
 /// Counts down by calling itself, and up again on the way back.

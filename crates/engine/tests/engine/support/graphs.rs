@@ -1,6 +1,8 @@
 //! A short notation for graphs.
 
-use onceflow_core::model::{Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::ModuleKind};
+use onceflow_core::model::{
+    CheckedFlow, Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::ModuleKind,
+};
 
 /// A builder of graphs.
 #[derive(Clone, Default)]
@@ -49,9 +51,15 @@ impl G {
         self.0
     }
 
-    pub(crate) fn library(self) -> Library {
-        Library { flows: [(String::from("main"), self.0)].into() }
+    /// The flow `main`, checked.
+    pub(crate) fn flow(self) -> CheckedFlow {
+        checked(Library { flows: [(String::from("main"), self.0)].into() })
     }
+}
+
+/// The flow `main` of a library, checked.
+pub(crate) fn checked(library: Library) -> CheckedFlow {
+    CheckedFlow::check(library, "main").unwrap_or_else(|errors| panic!("{errors}"))
 }
 
 fn end(text: &str) -> Endpoint {

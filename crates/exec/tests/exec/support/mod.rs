@@ -1,6 +1,8 @@
 //! Runs one step through a real engine on a real store.
 
-use onceflow_core::model::{Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::ModuleKind};
+use onceflow_core::model::{
+    CheckedFlow, Connection, Endpoint, Graph, Library, Module, Port, TaskSpec, Type, graph::ModuleKind,
+};
 use onceflow_engine::{Engine, Handle, RunStatus, Start};
 use onceflow_exec::{
     ExecutorOptions, Home,
@@ -102,7 +104,8 @@ impl One {
             attempt: false,
         });
         let library = Library { flows: [(String::from("main"), graph)].into() };
-        let start = Start::new(key, library, "main");
+        let flow = CheckedFlow::check(library, "main").expect("a flow without mistakes");
+        let start = Start::new(key, flow);
         self.inputs.iter().fold(start, |start, (name, ty, value)| {
             start.input(*name, value.clone().into_data(ty).unwrap_or_else(|wrong| panic!("{name}: {wrong}")))
         })

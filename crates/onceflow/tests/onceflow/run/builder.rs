@@ -308,3 +308,28 @@ async fn how_many_modules_a_graph_may_have_is_a_setting_that_its_error_names() {
     assert_eq!(engine.run(&flow, 1).await.unwrap(), 21);
     engine.close().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_flow_is_checked_once_however_often_it_is_started() {
+    let flow = Flow::new("twice", ["n"], ["n", "m"], |f, n: Port<u64>| (f.add(add(n, 1)), f.add(add(n, 2))));
+    let checked = flow.check().unwrap();
+    let engine = Engine::in_memory();
+    for n in 0..3 {
+        assert_eq!(engine.run(&flow.clone(), n).await.unwrap(), (n + 1, n + 2));
+        let (first, _) = flow.outputs();
+        let run = engine.start(&flow, n).only(&first).await.unwrap();
+        assert_eq!(run.output(&first).await.unwrap(), n + 1);
+    }
+    assert!(std::ptr::eq(&**checked.program(), &**flow.check().unwrap().program()), "it was checked again");
+    engine.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_flow_with_mistakes_reports_them_without_an_engine() {
+    let flow = Flow::new("a b", ["n"], ["n"], |f, n: Port<u64>| f.add(add(n, 1)));
+    let errors = flow.check().expect_err("`a b` is no name");
+    let engine = Engine::in_memory();
+    let error = engine.run(&flow, 1).await.unwrap_err().to_string();
+    assert!(error.contains(&errors.to_string()), "{error}");
+    engine.close().await.unwrap();
+}

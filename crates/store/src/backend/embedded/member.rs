@@ -4,7 +4,7 @@
 //! Only files of this user count: a lock of another user does not make a process count as living.
 
 use crate::{
-    alive::{self, Alive},
+    alive::{self, Alive, Processes},
     fs::{make_private, make_private_directory},
     sync::{Mutex, lock},
 };
@@ -27,7 +27,7 @@ impl Member {
             true => make_private(&members)?,
             false => make_private_directory(&members)?,
         }
-        Ok(Member { id, alive: Mutex::new(Some(Alive::begin(&members, &name(id))?)) })
+        Ok(Member { id, alive: Mutex::new(Some(Processes::of(members).begin(id)?)) })
     }
 
     /// Is no member any more: from now on, whatever this process has claimed is void.
@@ -36,29 +36,19 @@ impl Member {
     }
 }
 
-fn name(id: u128) -> String {
-    format!("{id:032x}")
+fn members(dir: &Path) -> Processes {
+    Processes::of(dir.join(NAME))
 }
 
 /// The member is alive. The file of a dead one is removed.
 pub(super) fn is_alive(dir: &Path, id: u128) -> bool {
-    is_held(&dir.join(NAME).join(name(id)))
+    is_held(&members(dir).path(id))
 }
 
 /// The members that live, but for one. The files of dead ones are removed.
 pub(super) fn others(dir: &Path, me: u128) -> io::Result<Vec<u128>> {
-    let mut living = Vec::new();
-    for entry in fs::read_dir(dir.join(NAME))? {
-        let entry = entry?;
-        let file_name = entry.file_name();
-        let Some(text) = file_name.to_str() else { continue };
-        match u128::from_str_radix(text, 16) {
-            Ok(id) if text == name(id) => living.extend((id != me && is_held(&entry.path())).then_some(id)),
-            // Its process was killed between making the file and locking it.
-            _ if text.starts_with(alive::NEW) => drop(is_held(&entry.path())),
-            _ => {}
-        }
-    }
+    let mut living = members(dir).living(|path| Ok(!is_held(path)))?;
+    living.retain(|id| *id != me);
     Ok(living)
 }
 
@@ -97,8 +87,8 @@ mod tests {
         two.leave();
         assert!(others(dir.path(), 1).unwrap().is_empty() && !is_alive(dir.path(), 2));
         // As a killed process leaves it: the file stays, and nobody has it locked.
-        fs::write(dir.path().join(NAME).join(name(3)), "").unwrap();
-        fs::write(dir.path().join(NAME).join(format!("{}{}", alive::NEW, name(4))), "").unwrap();
+        fs::write(members(dir.path()).path(3), "").unwrap();
+        fs::write(dir.path().join(NAME).join(format!("{}{:032x}", alive::NEW, 4)), "").unwrap();
         assert!(is_alive(dir.path(), 1) && others(dir.path(), 1).unwrap().is_empty());
         drop(one);
         assert_eq!(fs::read_dir(dir.path().join(NAME)).unwrap().count(), 0, "nothing is left");
@@ -108,7 +98,7 @@ mod tests {
     fn member_files_of_other_users_are_ignored() {
         let dir = tempfile::tempdir().unwrap();
         let member = join(dir.path(), 1);
-        let (target, link) = (dir.path().join("target"), dir.path().join(NAME).join(name(5)));
+        let (target, link) = (dir.path().join("target"), members(dir.path()).path(5));
         fs::write(&target, "canary").unwrap();
         let held = File::open(&target).unwrap();
         held.try_lock().unwrap();

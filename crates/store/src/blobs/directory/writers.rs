@@ -1,27 +1,28 @@
 //! The writers of objects: each has a file that tells that its process is alive ([`alive`](crate::alive)). So the
 //! unfinished objects of a dead writer are detected at once, and not by their age.
 
-use crate::alive::{self, Alive};
+use crate::alive::{self, Alive, Processes};
 use std::{
-    collections::BTreeMap,
-    fs,
-    io::{self, ErrorKind},
+    collections::{BTreeMap, btree_map::Entry},
+    io,
     path::PathBuf,
     sync::{Mutex, PoisonError},
 };
 
-/// The writers of this process, and the directory with those of others.
+/// The writers of this process, and those of others.
 #[derive(Debug)]
 pub(super) struct Writers {
-    directory: PathBuf,
+    all: Processes,
     ours: Mutex<BTreeMap<u128, Alive>>,
 }
 
 impl Writers {
     /// Opens the writers of a directory, which may not exist yet. Deletes the files of dead writers.
     pub(super) fn at(directory: PathBuf) -> Self {
-        let writers = Writers { directory, ours: Mutex::default() };
-        if let Err(error) = writers.sweep() {
+        let writers = Writers { all: Processes::of(directory), ours: Mutex::default() };
+        if let Err(error) = writers.all.living(alive::has_ended)
+            && error.kind() != io::ErrorKind::NotFound
+        {
             tracing::debug!(%error, "files of writers that have ended are left");
         }
         writers
@@ -30,8 +31,8 @@ impl Writers {
     /// Registers this process as `writer` from now on.
     pub(super) fn enlist(&self, writer: u128) -> io::Result<()> {
         let mut ours = self.ours.lock().unwrap_or_else(PoisonError::into_inner);
-        if let std::collections::btree_map::Entry::Vacant(entry) = ours.entry(writer) {
-            entry.insert(Alive::begin(&self.directory, &name(writer))?);
+        if let Entry::Vacant(entry) = ours.entry(writer) {
+            entry.insert(self.all.begin(writer)?);
         }
         Ok(())
     }
@@ -41,28 +42,14 @@ impl Writers {
         if self.ours.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&writer) {
             return Ok(false);
         }
-        alive::has_ended(&self.directory.join(name(writer)))
+        alive::has_ended(&self.all.path(writer))
     }
-
-    fn sweep(&self) -> io::Result<()> {
-        let entries = match fs::read_dir(&self.directory) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            entries => entries?,
-        };
-        for entry in entries {
-            alive::has_ended(&entry?.path())?;
-        }
-        Ok(())
-    }
-}
-
-fn name(writer: u128) -> String {
-    format!("{writer:032x}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn a_writer_that_has_ended_is_known_and_leaves_no_file() {
@@ -75,10 +62,10 @@ mod tests {
         assert!(two.has_ended(2).unwrap(), "one that never was");
         // Killed: the lock goes, the file stays.
         drop(one);
-        fs::write(path.join(name(1)), "").unwrap();
+        fs::write(two.all.path(1), "").unwrap();
         assert!(two.has_ended(1).unwrap());
         two.enlist(3).unwrap();
-        fs::write(path.join(name(4)), "").unwrap();
+        fs::write(two.all.path(4), "").unwrap();
         let three = Writers::at(path.clone());
         assert!(!three.has_ended(3).unwrap());
         drop(two);
