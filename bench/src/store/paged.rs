@@ -1,12 +1,12 @@
 //! The paged backend against redb itself: the same rows in transactions of the same size, each on the disk before the
 //! next begins. Ours is one batch and one wait where redb is one transaction, so the figure is what the port costs.
 
+use anyhow::ensure;
 use onceflow_bench::{
     disk::Scratch,
     report::{self, Line, Report, Target, per_second},
     rounds::{Rounds, Side, Turn, cpu_seconds, timed},
 };
-use anyhow::ensure;
 use onceflow_core::{Batch, Group, Shard};
 use onceflow_store::{
     backend::{
