@@ -26,7 +26,11 @@ pub(crate) use commit::{OutsideCommit, WorkCommit};
 pub(crate) use drain::{Busy, Drain};
 pub(crate) use heartbeat::{Heartbeat, Heartbeats, Hold, Stop};
 use onceflow_core::{Batch, Fences, Key, Row, Shard, protocol::claim::WorkClaim};
-use onceflow_store::{Records, records::get_one, values::Values};
+use onceflow_store::{
+    Records,
+    records::{commit_kept, get_one},
+    values::Values,
+};
 use std::sync::Arc;
 
 /// Claims work and commits it.
@@ -71,6 +75,6 @@ impl Kernel {
 
     /// Commits a batch about a claim. True if it was applied: else the claim is not as it was read.
     pub(crate) async fn apply(&self, batch: Batch) -> Result<bool, Error> {
-        Ok(self.records.commit(batch).await?.is_applied())
+        Ok(commit_kept(&*self.records, &batch).await?.is_applied())
     }
 }

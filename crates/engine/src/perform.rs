@@ -53,37 +53,42 @@ impl Worker {
             .ok_or_else(|| Error::damaged(format!("the ready row of step {step:?}")))?;
         let run = match self.shared.runs.run(id, Some(ready_step.generation)).await? {
             Some(run) if run.plan.keys.generation == ready_step.generation => run,
-            _ if step.node == TEARDOWN => return self.remove_plan(job, id, step, &ready_step).await,
-            _ => return self.drop_stale(job, Keys::new(id, ready_step.generation), step, &ready_step).await,
+            // Rare futures are boxed here and below: a slot is as large as its largest future, and moved when it starts.
+            _ if step.node == TEARDOWN => return Box::pin(self.remove_plan(job, id, step, &ready_step)).await,
+            _ => {
+                let keys = Keys::new(id, ready_step.generation);
+                return Box::pin(self.drop_stale(job, keys, step, &ready_step)).await;
+            }
         };
         let Some(frame) = self.shared.runs.frame(&run, step.frame).await? else {
-            return self.missing(job, format!("the frame of step {step:?} of run `{}`", run.key)).await;
+            let what = format!("the frame of step {step:?} of run `{}`", run.key);
+            return Box::pin(self.missing(job, what)).await;
         };
         let inbox = self.arrived(job).await?;
         let taken = Taken { step, claim: job.claim.clone(), ready_step, frame, inbox };
         let work = Work { worker: self, run, taken, position: job.position };
         let ending = match step.node {
-            SETTLE => Some(work.settle(slot).await),
-            UNDO => Some(work.undo(slot).await),
-            TEARDOWN => Some(work.tear_down(slot).await),
+            SETTLE => Some(Box::pin(work.settle(slot)).await),
+            UNDO => Some(Box::pin(work.undo(slot)).await),
+            TEARDOWN => Some(Box::pin(work.tear_down(slot)).await),
             _ => None,
         };
         match ending {
-            Some(Err(error)) if !self.is_stopping() => return Err(work.count_trouble(error).await),
+            Some(Err(error)) if !self.is_stopping() => return Err(Box::pin(work.count_trouble(error)).await),
             Some(performed) => return performed,
             None => {}
         }
         if !work.run.state().phase.dispatches() {
-            return work.stand_back(slot).await;
+            return Box::pin(work.stand_back(slot)).await;
         }
         let performed = match step.node {
-            LANE => work.open_chunk(slot).await,
+            LANE => Box::pin(work.open_chunk(slot)).await,
             END => work.end(slot).await,
             _ => work.node(slot).await,
         };
         match performed {
-            Err(error) if error.is_damage() => work.damaged(slot, error).await,
-            Err(error) if !self.is_stopping() => work.troubled(slot, error).await,
+            Err(error) if error.is_damage() => Box::pin(work.damaged(slot, error)).await,
+            Err(error) if !self.is_stopping() => Box::pin(work.troubled(slot, error)).await,
             performed => performed,
         }
     }
@@ -165,7 +170,7 @@ impl Work<'_> {
     ) -> Result<WorkCommit, Error> {
         loop {
             let committed = self.commit(slot, changes, what.clone(), &decide).await?;
-            if !matches!(committed, WorkCommit::Lost) || !self.until_thawed(slot).await? {
+            if !matches!(committed, WorkCommit::Lost) || !Box::pin(self.until_thawed(slot)).await? {
                 return Ok(committed);
             }
         }
@@ -257,7 +262,7 @@ impl Work<'_> {
 
     /// Gives the step back: deletes its claim, so that any worker can claim it.
     pub(crate) async fn give_back(&self) -> Result<(), Error> {
-        self.worker.alive.release(self.taken.claim.fence);
+        self.worker.alive.release(&self.taken.claim.name, self.taken.claim.fence);
         self.worker.shared.kernel.give_back(&self.taken.claim).await
     }
 

@@ -6,11 +6,12 @@ use crate::{Error, data, events::EventKind, kernel::WorkCommit, seams, worker::S
 use onceflow_core::{
     Digest, Name, ValueChange, limits,
     model::{
-        program::{NodeIndex, NodeOp, PortIndex, Program, ROOT, Source},
+        program::{NodeIndex, NodeOp, PortIndex, ROOT, Source},
         wiring::Consumer,
     },
     payload::{Outcome, Payload, Stored, list_digest},
     protocol::{
+        draft::InstalledProgram,
         memo::memo_of,
         rows::{self, Elements, Held, Memo, Shape, State},
         step,
@@ -45,7 +46,9 @@ impl Work<'_> {
             return self.fail(slot, 1, vec![why]).await;
         }
         let (body, index) = match &node.op {
-            NodeOp::Each { body, concurrency } => return self.each(slot, *body, *concurrency, &inputs, memo).await,
+            NodeOp::Each { body, concurrency } => {
+                return Box::pin(self.each(slot, *body, *concurrency, &inputs, memo)).await;
+            }
             NodeOp::Choice { arms } => {
                 let holds =
                     |guard: Option<PortIndex>| guard.is_none_or(|port| inputs[usize::from(port)].outcome.is_true());
@@ -146,7 +149,7 @@ impl Work<'_> {
                 false => Ok(None),
             };
         }
-        let elements = step::elements(n as u32, ops_per_element(&plan.program, plan, body), concurrency);
+        let elements = step::elements(n as u32, ops_per_element(plan, body), concurrency);
         let open = |state: State| step::open_each(plan, state, &self.taken, body, elements, inputs, memo);
         let what = EventKind::DidOpen { address: self.address_if_wanted().await?, elements: elements.n };
         self.commit(slot, &[], Some(what), open).await.map(WorkCommit::next)
@@ -206,7 +209,7 @@ impl Work<'_> {
     /// Ends an instance, or closes an each.
     pub(super) async fn end(&self, slot: &Slot) -> Result<Option<Job>, Error> {
         if step::is_close_of_each(&self.taken) {
-            return self.close_each(slot).await;
+            return Box::pin(self.close_each(slot)).await;
         }
         let plan = &self.run.plan;
         let block = &plan.program.blocks[self.taken.ready_step.block as usize];
@@ -380,10 +383,27 @@ enum Gathered {
     Failed(Arc<str>),
 }
 
-/// Operations that opening one element takes, at most.
-fn ops_per_element(program: &Program, plan: &onceflow_core::protocol::draft::InstalledProgram, body: u32) -> usize {
-    let opening = &plan.wiring.blocks[body as usize].opening;
-    let delivered: usize = opening.targets.iter().map(|target| 4 + 2 * target.ports.len()).sum();
-    // An output that stands from the beginning may be a stored value: a small one in front of it, an edge, counts.
-    delivered + opening.enabled.len() + 6 * program.blocks[body as usize].outputs.len() + 4
+/// Operations that opening one element takes, at most, with those inside triggers.
+fn ops_per_element(plan: &InstalledProgram, body: u32) -> usize {
+    /// A join: its bit, and in its trigger the ready row, the count of live steps, and what happens at zero.
+    const JOIN_OPS: usize = 4;
+    /// The end of an element: its bit, and the join of the lanes.
+    const END_OPS: usize = 1 + JOIN_OPS;
+    /// An output that stands from the beginning may be a stored value: a small one in front of it, an edge, counts.
+    const OUTPUT_OPS: usize = 6;
+    let (block, wiring) = (&plan.program.blocks[body as usize], &plan.wiring.blocks[body as usize]);
+    let delivered = wiring.opening.targets.iter().map(|target| match target.to {
+        // The element's list is held by the frame, so a delivery that makes a step ready is its row alone.
+        Consumer::Node(node) if wiring.joins(node).is_some_and(|joins| joins.of == 1) => 1,
+        Consumer::Node(_) => target.ports.len() + JOIN_OPS,
+        Consumer::End => target.ports.len() * OUTPUT_OPS + 1 + END_OPS,
+    });
+    let is_standing = |source: Source| match source {
+        Source::Input(port) => !block.inputs[port as usize].varying,
+        Source::Constant(_) | Source::None => true,
+        Source::Node(..) => false,
+    };
+    let standing = block.outputs.iter().filter(|output| is_standing(output.from)).count();
+    let ended = if wiring.opening.end_enabled { END_OPS } else { 0 };
+    delivered.sum::<usize>() + wiring.opening.enabled.len() + standing * OUTPUT_OPS + ended
 }

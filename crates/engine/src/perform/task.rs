@@ -34,29 +34,33 @@ use onceflow_core::{
     },
 };
 use onceflow_store::{blobs, values};
-use std::sync::{Arc, Mutex};
+use std::{
+    borrow::Cow,
+    sync::{Arc, Mutex},
+};
 pub(crate) use unknown::may_decide;
 
 impl Work<'_> {
     /// Performs a task, or several that are fused.
     pub(super) async fn task(&self, slot: &Slot, inputs: Vec<Held>) -> Result<Option<Job>, Error> {
-        let spec = self.spec();
-        if let Some(class) = self.is_elsewhere(&spec) {
-            return self.move_to(class, None).await.map(|()| None);
+        let spec = &*self.spec();
+        if let Some(class) = self.is_elsewhere(spec) {
+            return Box::pin(self.move_to(class, None)).await.map(|()| None);
         }
-        if let Err(why) = self.bodies() {
-            return self.leave_to_those_who_have_it(&why).await.map(|()| None);
-        }
+        let bodies = match self.bodies() {
+            Ok(bodies) => bodies,
+            Err(why) => return Box::pin(self.leave_to_those_who_have_it(&why)).await.map(|()| None),
+        };
         let mut ready_step = self.taken.ready_step.clone();
-        if let Some(started) = seams::may_have_run(&spec, &ready_step) {
-            match self.verify(&inputs).await? {
-                Verdict::Unknown => return self.park_unknown(slot, started).await,
+        if let Some(started) = seams::may_have_run(spec, &ready_step) {
+            match Box::pin(self.verify(&inputs)).await? {
+                Verdict::Unknown => return Box::pin(self.park_unknown(slot, started)).await,
                 Verdict::Done(outputs) => {
-                    return match self.commit_outputs(slot, outputs, None, None, None).await {
+                    return match Box::pin(self.commit_outputs(slot, outputs, None, None, None)).await {
                         Err(Error::Values(values::Error::Blobs(blobs::Error::Content { why, .. }))) => {
-                            self.fail(slot, ready_step.failed + 1, unreadable_output(&why)).await
+                            Box::pin(self.fail(slot, ready_step.failed + 1, unreadable_output(&why))).await
                         }
-                        Ok(Err(stop)) => self.stopped(slot, stop).await,
+                        Ok(Err(stop)) => Box::pin(self.stopped(slot, stop)).await,
                         committed => committed.map(|committed| committed.map_or(None, WorkCommit::next)),
                     };
                 }
@@ -71,34 +75,35 @@ impl Work<'_> {
             let attempt = ready_step.failed + 1;
             // The rows it was decided on must be durable. It waits for that before it takes a place to run, so that it
             // keeps no other step from running.
-            self.until_durable(&spec, self.position, true).await?;
+            self.until_durable(spec, self.position, true).await?;
             // Resources come next: an at-most-once step is not marked as started while it waits for them.
-            let reserved = match self.reserve(&spec).await? {
+            let reserved = match self.reserve(spec).await? {
                 Ok(reserved) => reserved,
-                Err(stop) => return self.stopped(slot, stop).await,
+                Err(stop) => return Box::pin(self.stopped(slot, stop)).await,
             };
             // Nor is it marked as started while its inputs cannot be read.
             let scratch = self.scratch();
             let loaded = match data::load_all(&self.worker.shared.values, &inputs, Some(&scratch)).await {
                 Err(Error::Values(values::Error::Source(changed))) => {
-                    return self.park_changed(slot, attempt, (&changed, None), false).await;
+                    return Box::pin(self.park_changed(slot, attempt, (&changed, None), false)).await;
                 }
                 Err(error) if error.is_of_the_data() => {
-                    return self.fail(slot, attempt, vec![error.to_string()]).await;
+                    return Box::pin(self.fail(slot, attempt, vec![error.to_string()])).await;
                 }
                 loaded => loaded?,
             };
-            let Some(began) = self.begin(&spec, &mut ready_step, &inputs, scratch).await? else { return Ok(None) };
+            let Some(began) = self.begin(spec, &mut ready_step, &inputs, scratch).await? else { return Ok(None) };
             let tx = (spec.effect == Effect::Transactional).then(|| self.tx());
             let reserved = Arc::new(Mutex::new(reserved));
             let resumed = ready_step.resumed.as_ref();
-            let given = self.attempt(&spec, attempt, (&inputs, loaded), resumed, (tx.clone(), &reserved)).await?;
+            let given =
+                self.attempt((spec, &bodies), attempt, (&inputs, loaded), resumed, (tx.clone(), &reserved)).await?;
             lock(&reserved).take();
             let given = match self.inputs_changed(&began.scratch, &given).await? {
                 None => given,
                 Some(changed) => {
                     let started = spec.effect == Effect::AtMostOnce;
-                    return self.park_changed(slot, attempt, (&changed, given.err()), started).await;
+                    return Box::pin(self.park_changed(slot, attempt, (&changed, given.err()), started)).await;
                 }
             };
             if let Ok(outputs) = &given {
@@ -110,10 +115,10 @@ impl Work<'_> {
                         // Rows that it has read changed meanwhile: nothing was done, and the body runs again.
                         Ok(Ok(WorkCommit::DecideAgain)) => continue,
                         Ok(Ok(committed)) => return Ok(committed.next()),
-                        Ok(Err(stop)) => return self.stopped(slot, stop).await,
+                        Ok(Err(stop)) => return Box::pin(self.stopped(slot, stop)).await,
                         // The task returned a file that does not exist: its error, not the store's.
                         Err(Error::Values(values::Error::Blobs(blobs::Error::Content { why, .. }))) => {
-                            return self.fail(slot, attempt, unreadable_output(&why)).await;
+                            return Box::pin(self.fail(slot, attempt, unreadable_output(&why))).await;
                         }
                         Err(error) if error.is_of_the_data() => Failure::new(error.to_string()).finally(),
                         // There were enough tries. Another attempt would run the body again.
@@ -123,8 +128,10 @@ impl Work<'_> {
                         Err(error) => return Err(error),
                     }
                 }
-                Err(Interrupted::Stopped(stop)) => return self.stopped(slot, stop).await,
-                Err(Interrupted::Suspended(suspension)) => return self.suspend(slot, &ready_step, suspension).await,
+                Err(Interrupted::Stopped(stop)) => return Box::pin(self.stopped(slot, stop)).await,
+                Err(Interrupted::Suspended(suspension)) => {
+                    return Box::pin(self.suspend(slot, &ready_step, suspension)).await;
+                }
                 Err(Interrupted::Failed(failure)) => match tx.as_ref().and_then(Tx::trouble) {
                     // The body failed because the store did not answer, which costs time and no attempt.
                     Some(trouble) => return Err(trouble.into()),
@@ -132,21 +139,21 @@ impl Work<'_> {
                 },
                 Err(Interrupted::TimedOut(ms, _)) if spec.effect == Effect::AtMostOnce => {
                     tracing::warn!(ms, "an at-most-once task exceeded its time limit; its outcome is unknown");
-                    return self.park_unknown(slot, self.taken.claim.fence).await;
+                    return Box::pin(self.park_unknown(slot, self.taken.claim.fence)).await;
                 }
                 Err(Interrupted::TimedOut(ms, more)) => Failure::timed_out(ms, more),
             };
-            if !may_retry(&spec, &failure, attempt) {
+            if !may_retry(spec, &failure, attempt) {
                 let started = spec.effect == Effect::AtMostOnce && !failure.not_done;
-                return self.fail_as(slot, attempt, failure.causes, started).await;
+                return Box::pin(self.fail_as(slot, attempt, failure.causes, started)).await;
             }
             ready_step.failed = attempt;
             ready_step.started = None;
             ready_step.resumed = None;
-            match self.try_again(slot, &spec, &ready_step, failure.causes).await? {
+            match Box::pin(self.try_again(slot, spec, &ready_step, failure.causes)).await? {
                 NextAttempt::Begins => {}
                 NextAttempt::Left => return Ok(None),
-                NextAttempt::RunFailed(failed) => return self.park_failed(slot, failed, None).await,
+                NextAttempt::RunFailed(failed) => return Box::pin(self.park_failed(slot, failed, None)).await,
             }
         }
     }
@@ -196,7 +203,7 @@ impl Work<'_> {
     }
 
     /// The task of the step; of a fused one, the first: fused tasks agree in effect, class and limits.
-    fn spec(&self) -> TaskSpec {
+    fn spec(&self) -> Cow<'_, TaskSpec> {
         let spec = self.run.plan.spec(self.taken.ready_step.block, self.taken.step.node);
         spec.expect("only tasks are performed here")
     }
@@ -259,9 +266,9 @@ impl Work<'_> {
                     return Ok(Ok(committed));
                 }
                 WorkCommit::Lost => {
-                    self.was_taken().await?;
+                    Box::pin(self.was_taken()).await?;
                     if self.spec().effect == Effect::AtMostOnce {
-                        self.commit_late(&outcomes, &changes, memo.as_ref()).await?;
+                        Box::pin(self.commit_late(&outcomes, &changes, memo.as_ref())).await?;
                     }
                     return Ok(Ok(committed));
                 }

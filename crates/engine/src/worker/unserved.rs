@@ -220,7 +220,7 @@ impl Work<'_> {
         if let Some(unserved) = unserved {
             batch.put(keys::unserved().key(unserved.name()), rows::write(&unserved));
         }
-        self.worker.alive.release(taken.claim.fence);
+        self.worker.alive.release(&taken.claim.name, taken.claim.fence);
         match shared.records.commit(batch).await?.is_applied() {
             true => Ok(()),
             false => self.stay().await,

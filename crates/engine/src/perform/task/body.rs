@@ -6,7 +6,7 @@ use crate::{
     events::EventKind,
     kernel::{Heartbeat, Stop},
     shared::lock,
-    task::{Aside, At, Attempt, AttemptEnd, Data, Failure, Path, Resumed, Step, Suspension, Tx},
+    task::{Aside, At, Attempt, AttemptEnd, Body, Data, Failure, Resumed, Step, Suspension, Tx},
     worker::{Capacity, Reserved, Whose},
 };
 use futures_util::{
@@ -41,6 +41,15 @@ pub(super) enum Interrupted {
     Suspended(Suspension),
 }
 
+/// The limits of an attempt: fused tasks share them.
+#[derive(Clone, Copy)]
+struct Watched<'a> {
+    timeout_ms: Option<u64>,
+    /// The body is at-most-once, and not given up.
+    only_once: bool,
+    heartbeat: &'a Heartbeat<'a, Whose>,
+}
+
 type Given = Result<Vec<Data>, Failure>;
 
 /// The body runs on a thread, which nothing can stop: its attempt is over only when the thread has returned.
@@ -55,7 +64,7 @@ impl Work<'_> {
     /// Runs the body, or the bodies of a fused step, once.
     pub(super) async fn attempt(
         &self,
-        spec: &TaskSpec,
+        (spec, bodies): (&TaskSpec, &[Arc<dyn Body>]),
         attempt: u32,
         (inputs, loaded): (&[Held], Vec<Data>),
         resumed: Option<&Resumed>,
@@ -68,14 +77,19 @@ impl Work<'_> {
         }
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
+        let at = self.at(inputs).await?;
+        // An at-most-once body is not given up: its late result may still be committed. The watch begins before the
+        // first line of user code, which may block for as long as it likes.
+        let only_once = spec.effect == Effect::AtMostOnce;
+        let heartbeat = self.heartbeat(!only_once);
+        let watched = Watched { timeout_ms: spec.timeout_ms, only_once, heartbeat: &heartbeat };
         let given = match &node.op {
             NodeOp::Task(task) => {
-                let at = self.at(None, inputs).await?;
                 let resumed = resumed.cloned().map(Arc::new);
-                let step = Step { at, attempt, resumed, tx, reserved: Some(reserved.clone()), aside: None };
-                self.one(*task, step, loaded, spec.timeout_ms).await?
+                let step = Step { resumed, tx, reserved: Some(reserved.clone()), ..Step::new(at, *task, attempt) };
+                self.one(&*bodies[0], step, loaded, watched).await?
             }
-            NodeOp::Fused(tasks) => self.fused(tasks, attempt, inputs, &loaded, spec.timeout_ms).await?,
+            NodeOp::Fused(tasks) => self.fused((tasks, bodies), (at, attempt), &loaded, watched).await?,
             _ => unreachable!("only tasks have bodies"),
         };
         Ok(match &node.op {
@@ -100,24 +114,22 @@ impl Work<'_> {
 
     async fn fused(
         &self,
-        tasks: &[onceflow_core::model::FusedTask],
-        attempt: u32,
-        held: &[Held],
+        (tasks, bodies): (&[onceflow_core::model::FusedTask], &[Arc<dyn Body>]),
+        (at, attempt): (Arc<At>, u32),
         inputs: &[Data],
-        timeout_ms: Option<u64>,
+        watched: Watched<'_>,
     ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
         let node = self.taken.node(&self.run.plan);
         let mut given: Vec<Vec<Data>> = Vec::with_capacity(tasks.len());
         let mut outputs = vec![Data::None; node.outputs.len()];
-        for (at, fused) in tasks.iter().enumerate() {
+        for (number, (fused, body)) in tasks.iter().zip(bodies).enumerate() {
             let input = |source: &FusedSource| match source {
                 FusedSource::Input(port) => inputs[usize::from(*port)].clone(),
                 FusedSource::Task(task, port) => given[usize::from(*task)][usize::from(*port)].clone(),
             };
             let inputs = fused.inputs.iter().map(input).collect();
-            let at = self.at(Some(at as u16), held).await?;
-            let step = Step { at, attempt, resumed: None, tx: None, reserved: None, aside: None };
-            let one = match self.one(fused.task, step, inputs, timeout_ms).await? {
+            let step = Step { fused: Some(number as u16), ..Step::new(at.clone(), fused.task, attempt) };
+            let one = match self.one(&**body, step, inputs, watched).await? {
                 Ok(one) => one,
                 Err(Interrupted::Suspended(_)) => {
                     let why = "a task that is fused with others cannot be suspended; give it a class of its own";
@@ -141,32 +153,23 @@ impl Work<'_> {
 
     async fn one(
         &self,
-        task: u32,
+        body: &dyn Body,
         mut step: Step,
         inputs: Vec<Data>,
-        timeout_ms: Option<u64>,
+        watched: Watched<'_>,
     ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
-        let body = match self.body(task) {
-            Ok(body) => body,
-            Err(why) => return Ok(Err(Interrupted::Failed(Failure::new(why).finally()))),
-        };
         let attempt = step.attempt;
         let shared = &self.worker.shared;
         let (wants_log, wants_used) = (shared.options.is_shared(), shared.events.wanted());
-        let is_told = wants_log || wants_used || timeout_ms.is_some();
+        let is_told = wants_log || wants_used || watched.timeout_ms.is_some();
         let aside = is_told.then(|| Arc::new(Aside { wants_log, ..Aside::default() }));
         step.aside.clone_from(&aside);
-        // An at-most-once body is not given up: its late result may still be committed. The watch begins before the
-        // first line of user code, which may block for as long as it likes.
-        let only_once = self.run.plan.program.tasks[task as usize].effect == Effect::AtMostOnce;
-        let heartbeat = self.heartbeat(!only_once);
         let started = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
             Ok(started) => started,
             Err(panic) => Attempt::Done(Err(panicked(&*panic))),
         };
         let (world, capacity) = (&*self.worker.shared.world, &self.worker.capacity);
         let thread = Started::default();
-        let watched = (timeout_ms, only_once, &heartbeat);
         let given = match started {
             Attempt::Done(given) => return Ok(given.map_err(Interrupted::Failed)),
             Attempt::Suspended(suspension) => return Ok(Err(Interrupted::Suspended(suspension))),
@@ -185,7 +188,6 @@ impl Work<'_> {
                 self.watched((future, thread), watched).await
             }
         };
-        drop(heartbeat);
         if let Some(aside) = aside {
             if let Err(error) = self.told_aside(&aside, attempt, given.is_err()).await {
                 // Its outputs are worth more than its log.
@@ -216,7 +218,7 @@ impl Work<'_> {
     async fn watched<T>(
         &self,
         (mut body, thread): (BoxFuture<'_, Result<T, Failure>>, Started),
-        (timeout_ms, only_once, heartbeat): (Option<u64>, bool, &Heartbeat<'_, Whose>),
+        Watched { timeout_ms, only_once, heartbeat }: Watched<'_>,
     ) -> Result<T, Interrupted> {
         // Most quick bodies are done at the first poll, and need no timer.
         let first = std::future::poll_fn(|context| Poll::Ready(body.as_mut().poll(context))).await;
@@ -252,22 +254,15 @@ impl Work<'_> {
         Err(interrupted)
     }
 
-    pub(super) async fn at(&self, fused: Option<u16>, inputs: &[Held]) -> Result<Arc<At>, Error> {
+    pub(super) async fn at(&self, inputs: &[Held]) -> Result<Arc<At>, Error> {
         let plan = &self.run.plan;
-        let path = Path { block: self.taken.ready_step.block, node: self.taken.step.node, fused };
         let place = self.worker.shared.runs.place(&self.run, self.taken.step.frame, self.taken.step.index).await?;
-        let task = match (&self.taken.node(plan).op, fused) {
-            (NodeOp::Task(task), _) => *task,
-            (NodeOp::Fused(tasks), Some(at)) => tasks[usize::from(at)].task,
-            _ => unreachable!("only tasks have bodies"),
-        };
         Ok(Arc::new(At {
             run: plan.keys.run,
             inputs: inputs.to_vec(),
             place,
             program: plan.program.clone(),
-            path,
-            task,
+            node: (self.taken.ready_step.block, self.taken.step.node),
             resources: self.worker.shared.resources(),
         }))
     }

@@ -2,7 +2,7 @@
 //! compensation, and, if it touches the world, every row it was decided on.
 
 use super::super::Work;
-use crate::{Error, data::Scratch, kernel::WorkCommit, seams, shared::lock};
+use crate::{Error, data::Scratch, kernel::WorkCommit, seams, shared::lock, task::Body};
 use onceflow_core::{
     model::{Effect, TaskSpec, program::NodeOp},
     protocol::{
@@ -10,7 +10,11 @@ use onceflow_core::{
         step,
     },
 };
-use onceflow_store::{Position, records::Scan};
+use onceflow_store::{
+    Position,
+    records::{self, Scan},
+};
+use std::sync::Arc;
 
 /// Permission to run a body. Its input files stay until this is dropped, which must not be before its outputs are
 /// stored: it may give files that it was given.
@@ -27,18 +31,17 @@ impl Work<'_> {
         inputs: &[Held],
         scratch: Scratch,
     ) -> Result<Option<Began>, Error> {
-        let mut position = self.position;
         let number = if seams::registers_undo(spec) { self.free_number().await? } else { None };
         if spec.effect == Effect::AtMostOnce {
             ready_step.started = Some(self.taken.claim.fence);
         }
         if number.is_some() || spec.effect == Effect::AtMostOnce {
             match self.write_start(spec, ready_step, inputs, number).await? {
-                Some(written) => position = written,
+                // The rows before it are waited for already.
+                Some(written) => self.until_durable(spec, written, false).await?,
                 None => return Ok(None),
             }
         }
-        self.until_durable(spec, position, false).await?;
         Ok(Some(Began { scratch }))
     }
 
@@ -49,11 +52,17 @@ impl Work<'_> {
         if !seams::waits_until_durable(spec) {
             return Ok(());
         }
+        let waits = no_hurry && self.worker.capacity.bounds_running();
+        let records = &*self.worker.shared.records;
+        // Rows that are durable already need no heartbeat.
+        if !waits && records::is_durable(records, position) {
+            return Ok(());
+        }
         let _heartbeat = self.heartbeat(false);
-        if no_hurry && self.worker.capacity.bounds_running() {
+        if waits {
             self.worker.capacity.until_missed().await;
         }
-        Ok(self.worker.shared.records.durable(position).await?)
+        Ok(records.durable(position).await?)
     }
 
     async fn write_start(
@@ -65,7 +74,7 @@ impl Work<'_> {
     ) -> Result<Option<Position>, Error> {
         let (shared, plan) = (&self.worker.shared, &self.run.plan);
         let task = plan.program.undo_of(spec);
-        let address: std::sync::Arc<str> = self.address().await?.into();
+        let address: Arc<str> = self.address().await?.into();
         loop {
             let note = |state: State| {
                 let mut draft = step::note(plan, state, &self.taken, ready_step);
@@ -124,22 +133,20 @@ impl Work<'_> {
 
     /// The directory for files of this attempt.
     pub(in crate::perform) fn scratch(&self) -> Scratch {
-        let shared = &self.worker.shared;
-        let directory = shared.options.scratch.join(format!("onceflow-{}", self.taken.claim.fence));
-        Scratch::new(directory, shared.small.clone())
+        Scratch::new(self.taken.claim.fence, self.worker.shared.small.clone())
     }
 
-    /// Checks that this worker offers all tasks of the step.
-    pub(super) fn bodies(&self) -> Result<(), String> {
+    /// The bodies of all tasks of the step, if this worker offers them.
+    pub(super) fn bodies(&self) -> Result<Vec<Arc<dyn Body>>, String> {
         match &self.taken.node(&self.run.plan).op {
-            NodeOp::Task(task) => self.body(*task).map(drop),
-            NodeOp::Fused(tasks) => tasks.iter().try_for_each(|fused| self.body(fused.task).map(drop)),
-            _ => Ok(()),
+            NodeOp::Task(task) => Ok(vec![self.body(*task)?]),
+            NodeOp::Fused(tasks) => tasks.iter().map(|fused| self.body(fused.task)).collect(),
+            _ => Ok(vec![]),
         }
     }
 
     /// The body of a task.
-    pub(in crate::perform) fn body(&self, task: u32) -> Result<std::sync::Arc<dyn crate::task::Body>, String> {
+    pub(in crate::perform) fn body(&self, task: u32) -> Result<Arc<dyn Body>, String> {
         let wanted = &self.run.plan.program.tasks[task as usize];
         let tasks = lock(&self.worker.shared.tasks);
         if let Some(body) = tasks.executor(&wanted.name) {

@@ -38,14 +38,8 @@ impl Work<'_> {
         let scratch = self.scratch().without_checks();
         let _heartbeat = self.heartbeat(false);
         let loaded = data::load_all(&self.worker.shared.values, inputs, Some(&scratch)).await?;
-        let step = Step {
-            at: self.at(None, inputs).await?,
-            attempt: self.taken.ready_step.failed + 1,
-            resumed: self.taken.ready_step.resumed.clone().map(Arc::new),
-            tx: None,
-            reserved: None,
-            aside: None,
-        };
+        let resumed = self.taken.ready_step.resumed.clone().map(Arc::new);
+        let step = Step { resumed, ..Step::new(self.at(inputs).await?, *task, self.taken.ready_step.failed + 1) };
         let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body.verify(step, loaded)));
         let Ok(Some(verdict)) = asked else { return Ok(Verdict::Unknown) };
         let verdict = std::panic::AssertUnwindSafe(verdict).catch_unwind().await.unwrap_or(Verdict::Unknown);
