@@ -10,7 +10,7 @@ use onceflow_bench::{
 use onceflow_core::{Batch, Group, Shard};
 use onceflow_store::{
     backend::{
-        journal::{ExpectedStore, files::Directory},
+        journal::{ExpectedStore, files::StoreDirectory},
         paged::{Options, Paged},
     },
     records::{Records, Scan, commit_durably},
@@ -105,7 +105,7 @@ struct Pages<'a> {
 impl<'a> Pages<'a> {
     fn open(runtime: &'a Runtime, directory: &Path) -> anyhow::Result<Self> {
         let _inside = runtime.enter();
-        let files = Arc::new(Directory::at(directory)?);
+        let files = Arc::new(StoreDirectory::at(directory)?);
         let (paged, _) = Paged::open(files, Options::default(), RealWorld::here(), ExpectedStore::Unknown)?;
         Ok(Pages { runtime, paged })
     }

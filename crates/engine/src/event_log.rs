@@ -183,7 +183,7 @@ impl Shared {
         let Some(Head::Active(run)) = self.row(keys::heads().key(key)).await?.as_deref().and_then(read) else {
             return Ok(());
         };
-        let is_logged = !self.all_rows(keys::events(run), keys::EVENT_HEADERS).await?.is_empty();
+        let is_logged = !self.kernel.all_rows(keys::events(run), keys::EVENT_HEADERS).await?.is_empty();
         if let Some(known) = self.runs.read_run(run).await?.filter(|_| is_logged) {
             let plan = known.state().generation.0;
             *lock(&self.event_logs.attended) = Some((run, plan, self.world.clock().as_ms()));

@@ -3,6 +3,7 @@
 use crate::{
     Error, RunStatus, Summary, ValueOutline, data,
     engine::{HistoryEnd, Request},
+    perform::{decide_done, may_decide},
     shared::Shared,
     task::Data,
 };
@@ -216,7 +217,7 @@ impl Handle {
         self.is_for(&run.header)?;
         let outputs = &run.plan.program.blocks[0].outputs;
         let Some(port) = outputs.iter().position(|output| output.port.name == name) else { return Ok(None) };
-        let arrived = self.shared.outputs_arrived(&run).await?;
+        let arrived = self.shared.rows_of(&run.plan.keys).arrived_outputs().await?;
         let found = arrived.into_iter().find(|received| usize::from(received.port) == port);
         Ok(found.map(|received| received.outcome))
     }
@@ -287,7 +288,7 @@ impl Handle {
                 }
                 let draft = run::turn(&run.plan, state, Phase::Cancelling);
                 if self.shared.commit_outside(draft, &[]).await?.is_applied() {
-                    run.set_state(onceflow_core::protocol::rows::State { phase: Phase::Cancelling, ..state });
+                    run.set_state(onceflow_core::protocol::rows::RunState { phase: Phase::Cancelling, ..state });
                     self.shared.signals.look.notify_one();
                     break;
                 }
@@ -375,11 +376,12 @@ impl Handle {
                 return self.resolve_undo(&run, address, resolution).await;
             }
             let is_it = |why: &Why| why.awaited().is_some_and(|at| **at == *address);
-            let Some((step, row, parked)) = self.shared.parked_for(&run.plan.keys, is_it, 1).await?.pop() else {
+            let Some((step, row, parked)) = self.shared.rows_of(&run.plan.keys).parked_for(is_it, 1).await?.pop()
+            else {
                 return Err(refused(format!("has no step {address} whose outcome is not known")));
             };
             let (plan, state) = (&run.plan, run.state());
-            if !crate::perform::may_decide(state.phase) {
+            if !may_decide(state.phase) {
                 return Err(refused(String::from("is being undone or removed")));
             }
             let applied = match resolution {
@@ -405,7 +407,8 @@ impl Handle {
                         )));
                     }
                     outcomes.extend(node.attempt.then_some(Outcome::None));
-                    self.shared.decide_done(&run, (step, &row, &parked), &outcomes, &storing.changes(), note).await?
+                    let step = (step, &row, &parked);
+                    decide_done(&self.shared, &run, step, &outcomes, &storing.changes(), note).await?
                 }
                 Resolution::Redo => {
                     let draft = noted(run::redo(plan, state, step, (&row, &parked)), note.as_ref());

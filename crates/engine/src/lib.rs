@@ -14,6 +14,7 @@
 //! | `kernel` | the way of work from claim to durable commit, whatever the work is |
 //! | `commit` | a flow's step as work of the kernel |
 //! | `runs` | runs as this process has read them |
+//! | `run_rows` | reads the rows of a run, by kind |
 //! | `signals` | signals between the parts of an engine |
 //! | `data` | converts between the data of tasks and the payloads of rows |
 //! | `tx` | a flow's own rows, and its outbox |
@@ -34,6 +35,7 @@ mod kernel;
 mod options;
 mod perform;
 mod resources;
+mod run_rows;
 mod runs;
 pub mod scope;
 mod seams;

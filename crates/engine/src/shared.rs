@@ -2,12 +2,12 @@
 //! job.
 
 use crate::{
-    Error, event_log::EventLogs, events::Events, kernel::Kernel, options::Options, resources::Resources, runs::Runs,
-    signals::Signals, task::Tasks,
+    Error, event_log::EventLogs, events::Events, kernel::Kernel, options::Options, resources::Resources,
+    run_rows::RunRows, runs::Runs, signals::Signals, task::Tasks,
 };
 use onceflow_core::{
     Fences, Key, Row, Shard,
-    protocol::{ids::RunId, step},
+    protocol::{ids::RunId, keys::Keys, step},
 };
 use onceflow_store::{Records, World, values::Values};
 use std::{
@@ -98,6 +98,16 @@ impl Shared {
 
     pub(crate) async fn row(&self, key: Key) -> Result<Option<Row>, Error> {
         self.kernel.row(key).await
+    }
+
+    /// The rows of a generation of a run.
+    pub(crate) fn rows_of<'a>(&'a self, keys: &'a Keys) -> RunRows<'a> {
+        RunRows::new(&self.kernel, keys)
+    }
+
+    /// The tasks that this engine offers now.
+    pub(crate) fn tasks(&self) -> Arc<Tasks> {
+        lock(&self.tasks).clone()
     }
 
     pub(crate) fn resources(&self) -> Arc<Resources> {

@@ -11,7 +11,7 @@ use onceflow_core::{
     protocol::{
         ids::{FrameId, StepId},
         keys,
-        rows::{self, Head, Header, Held, Phase, ReadyStep, State, Why},
+        rows::{self, Head, Header, Held, Phase, ReadyStep, RunState, Why},
         run,
     },
 };
@@ -166,7 +166,7 @@ impl Handle {
         Box::pin(async move {
             let Some(run) = self.shared.runs.read_run(self.id()).await? else { return Ok(vec![]) };
             let is_it = |why: &Why| why.awaited().is_some();
-            let parked = self.shared.parked_for(&run.plan.keys, is_it, usize::MAX).await?;
+            let parked = self.shared.rows_of(&run.plan.keys).parked_for(is_it, usize::MAX).await?;
             let parked = parked.iter().map(|(step, _, parked)| (*step, &parked.why, &parked.ready_step));
             Ok(parked.filter_map(|(step, why, ready_step)| undecided_if(&run, step, why, ready_step)).collect())
         })
@@ -213,7 +213,7 @@ impl Shared {
         };
         loop {
             // A step that fails again meanwhile stands before this one, and is not tried a third time.
-            let mut parked = self.parked(&run.plan.keys, after, UNPARK_MAX).await?;
+            let mut parked = self.rows_of(&run.plan.keys).parked(after, UNPARK_MAX).await?;
             let Some((last, ..)) = parked.last() else { return Ok(tried) };
             let before = after.replace(*last);
             parked.retain(|(_, _, parked)| is_meant(&parked.why));
@@ -235,15 +235,15 @@ impl Shared {
                 continue;
             }
             tried += parked.iter().filter(|(_, _, parked)| matches!(parked.why, Why::Failed(_))).count();
-            run.set_state(State { phase: Phase::Running, ..state });
+            run.set_state(RunState { phase: Phase::Running, ..state });
         }
     }
 
     /// Returns a frozen run to its old plan, because there is no new one; the run is settled if no step is in flight.
-    pub(super) async fn thaw(&self, run: &Run, frozen: State, before: Phase) -> Result<(), Error> {
+    pub(super) async fn thaw(&self, run: &Run, frozen: RunState, before: Phase) -> Result<(), Error> {
         let draft = run::turn(&run.plan, frozen, before);
         if self.commit_outside(draft, &[]).await?.is_applied() {
-            run.set_state(State { phase: before, ..frozen });
+            run.set_state(RunState { phase: before, ..frozen });
         }
         Ok(())
     }
@@ -264,10 +264,8 @@ impl Handle {
     pub fn pending_undos(&self) -> BoxFuture<'_, Result<Vec<String>, Error>> {
         Box::pin(async move {
             let Some(run) = self.shared.runs.read_run(self.id()).await? else { return Ok(vec![]) };
-            let rows = self.shared.all_rows(run.plan.keys.rows.clone(), b"u").await?;
-            let read = |row: &[u8]| rows::read::<rows::Undo>(row).map(|undo| undo.address.to_string());
-            let damaged = || Error::damaged("how to undo a step");
-            rows.iter().rev().map(|(_, row)| read(row).ok_or_else(damaged)).collect()
+            let registered = self.shared.rows_of(&run.plan.keys).registrations().await?;
+            Ok(registered.iter().rev().map(|registration| registration.undo.address.to_string()).collect())
         })
     }
 }

@@ -30,7 +30,7 @@ impl Engine {
         Box::pin(async move {
             let mut freed = 0;
             for queue in self.queues().await? {
-                for (name, row) in self.shared.all_rows(queue.claims(), b"").await? {
+                for (name, row) in self.shared.kernel.all_rows(queue.claims(), b"").await? {
                     if Fence::from_bytes(&row).is_some_and(|fence| fence.incarnation() == incarnation) {
                         freed += usize::from(self.free_claim(&queue, &name, row).await?);
                     }

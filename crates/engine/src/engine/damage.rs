@@ -87,7 +87,7 @@ impl Shared {
     /// The run failed because of values that the store has lost: a retry does not help, a new plan does.
     pub(super) async fn stands_for_damage(&self, run: &Run) -> Result<bool, Error> {
         let is_it = |why: &Why| matches!(why, Why::Failed(failed) if is_damage(failed));
-        Ok(!self.parked_for(&run.plan.keys, is_it, 1).await?.is_empty())
+        Ok(!self.rows_of(&run.plan.keys).parked_for(is_it, 1).await?.is_empty())
     }
 
     /// Drops the value that an error reports as broken, so that it counts as missing from now on.

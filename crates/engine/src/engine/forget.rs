@@ -68,7 +68,7 @@ impl Engine {
     pub fn due(&self) -> BoxFuture<'_, Result<Vec<String>, Error>> {
         Box::pin(async move {
             let now = self.shared.values.trusted_now().await?;
-            let rows = self.shared.all_rows(keys::dues(), b"").await?;
+            let rows = self.shared.kernel.all_rows(keys::dues(), b"").await?;
             let due = |name: &[u8]| match keys::of_due(name) {
                 Some((deadline, key)) if deadline <= now => Some(String::from_utf8_lossy(key).into_owned()),
                 _ => None,

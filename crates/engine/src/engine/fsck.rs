@@ -11,7 +11,7 @@
 //! | claims and deadlines | the step is claimed again |
 
 use super::Engine;
-use crate::{Error, perform::noted::Noted, shared::Shared};
+use crate::{Error, run_rows::Noted, shared::Shared};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     EdgeName, Group, Inbox, Name, Row,
@@ -22,7 +22,7 @@ use onceflow_core::{
         ids::{END, FrameId, Generation, LANE, RunId, SETTLE, StepId, TEARDOWN, UNDO},
         keys::{self, Keys},
         rows::{
-            self, Finished, Frame, Head, Header, Memo, Parked, Phase, ReadyStep, Received, Shape, State, Undo, Why,
+            self, Finished, Frame, Head, Header, Memo, Parked, Phase, ReadyStep, Received, RunState, Shape, Undo, Why,
         },
         run::{self, Due},
     },
@@ -88,7 +88,7 @@ impl<'a> Reading<'a> {
     }
 
     async fn rows(&mut self, group: Group) -> Result<Vec<(Name, Row)>, Error> {
-        let rows = self.shared.all_rows(group, b"").await?;
+        let rows = self.shared.kernel.all_rows(group, b"").await?;
         for (name, row) in &rows {
             self.seen.update(name.as_bytes()).update(row);
         }
@@ -220,7 +220,7 @@ impl<'a> Reading<'a> {
         let home: BTreeMap<_, _> = self.rows(Keys::new(id, Generation(0)).home).await?.into_iter().collect();
         let row = |name: &str| home.get(&Name::new(name));
         // The state row has no checksum, so it must equal the row that its state is written as.
-        let state = row("s").and_then(|row| rows::read::<State>(row).filter(|state| state.to_row() == *row));
+        let state = row("s").and_then(|row| rows::read::<RunState>(row).filter(|state| state.to_row() == *row));
         let header = row("h").and_then(|row| rows::read::<Header>(row));
         let (Some(state), Some(header)) = (state, header) else {
             self.leaving.insert(id);
@@ -253,7 +253,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Checks the rows of a plan.
-    async fn plan(&mut self, key: &str, plan: &InstalledProgram, state: State) -> Result<(), Error> {
+    async fn plan(&mut self, key: &str, plan: &InstalledProgram, state: RunState) -> Result<(), Error> {
         let mut rows = PlanRows::default();
         for (name, row) in self.rows(plan.keys.rows.clone()).await? {
             if rows.take(&name, &row).is_none() {

@@ -6,8 +6,7 @@
 use super::{CheckedStart, live::Live};
 use crate::{Error, runs::Run, shared::Shared};
 use onceflow_core::{
-    Digest, Group, Key,
-    limits::SCAN_ROWS_MAX,
+    Digest, Key,
     model::{
         Block, InstancePath, Program,
         program::{NodeIndex, NodeOp, PortIndex, ROOT, Source},
@@ -22,11 +21,10 @@ use onceflow_core::{
         ids::{END, FrameId, StepId},
         keys::{self, Keys},
         memo::memo_of,
-        rows::{self, Frame, Held, Memo, ReadyStep},
+        rows::{self, Held, Memo, ReadyStep},
         step,
     },
 };
-use onceflow_store::records::Scan;
 use std::collections::BTreeMap;
 
 /// Known values of the root block: the outcome of each, and the row that keeps it, if one does.
@@ -164,7 +162,7 @@ impl Shared {
         let queues = classes.iter().map(|class| keys::class_queue(class)).chain([keys::internal_queue()]);
         let mut found = Vec::new();
         for queue in queues.chain(self.unserved_queues().await?) {
-            for (name, row) in self.all_rows(queue.clone(), &keys.run.0).await? {
+            for (name, row) in self.kernel.all_rows(queue.clone(), &keys.run.0).await? {
                 let step = StepId::from_queue_name(name.as_bytes()).map(|(_, step)| step);
                 let ready_step = step::ready_step(&row);
                 let (step, ready_step) = step.zip(ready_step).ok_or_else(|| Error::damaged("a row in a queue"))?;
@@ -174,30 +172,6 @@ impl Shared {
             }
         }
         Ok(found)
-    }
-
-    pub(super) async fn all_frames(&self, run: &Run) -> Result<Vec<(onceflow_core::Name, Frame)>, Error> {
-        let rows = self.all_rows(run.plan.keys.rows.clone(), b"f").await?;
-        let read = |(name, row): (_, onceflow_core::Row)| Some((name, rows::read::<Frame>(&row)?));
-        let frames: Option<Vec<_>> = rows.into_iter().map(read).collect();
-        frames.ok_or_else(|| Error::damaged(format!("a frame of run `{}`", run.key)))
-    }
-
-    pub(crate) async fn all_rows(
-        &self,
-        group: Group,
-        prefix: &[u8],
-    ) -> Result<Vec<(onceflow_core::Name, onceflow_core::Row)>, Error> {
-        let (mut found, mut after) = (Vec::new(), None);
-        loop {
-            let scan = Scan::of(group.clone(), SCAN_ROWS_MAX).prefix(prefix).after(after);
-            let page = self.records.scan(self.shard(), scan).await?;
-            after = page.rows.last().map(|(name, _)| name.clone());
-            found.extend(page.rows);
-            if !page.more {
-                return Ok(found);
-            }
-        }
     }
 
     /// The kept values of a run that are valid for this request: computed by the same code from the same inputs.

@@ -3,47 +3,27 @@
 
 use crate::{
     Error, Handle, Resolution,
-    perform::noted::{NOTED, Noted},
+    run_rows::{NOTED, Noted},
     runs::Run,
     shared::Shared,
 };
 use futures_util::future::BoxFuture;
-use onceflow_core::{
-    Row,
-    protocol::{
-        draft::Draft,
-        rows::{self, Failed, Phase, State, Undo},
-        run,
-    },
+use onceflow_core::protocol::{
+    draft::Draft,
+    rows::{self, Failed, Phase, RunState},
+    run,
 };
 
 impl Shared {
-    /// The failures of a run that is being undone, and the compensations that failed.
-    pub(crate) async fn noted(&self, run: &Run) -> Result<Noted, Error> {
-        let row = self.row(run.plan.keys.rows.key(NOTED)).await?;
-        Ok(row.as_deref().and_then(rows::read::<Noted>).unwrap_or_default())
-    }
-
     /// The error for any other request to such a run.
     pub(crate) async fn not_undone(&self, run: &Run) -> Result<Error, Error> {
-        Ok(Error::NotUndone { key: run.key.to_string(), steps: self.noted(run).await?.1 })
-    }
-
-    /// The registrations that are left, by rising numbers.
-    async fn registered(&self, run: &Run) -> Result<Vec<(u32, Row, Undo)>, Error> {
-        let rows = self.all_rows(run.plan.keys.rows.clone(), b"u").await?;
-        let read = |(name, row): (onceflow_core::Name, Row)| {
-            let number = name.as_bytes()[1..].try_into().ok().map(u32::from_be_bytes);
-            let (number, undo) = number.zip(rows::read(&row)).ok_or_else(|| Error::damaged("a registration"))?;
-            Ok((number, row, undo))
-        };
-        rows.into_iter().map(read).collect()
+        Ok(Error::NotUndone { key: run.key.to_string(), steps: self.rows_of(&run.plan.keys).noted().await?.1 })
     }
 
     /// Retries the failed compensations, the last first; returns their number.
     pub(crate) async fn undo_again(&self, run: &Run) -> Result<usize, Error> {
-        let registered = self.registered(run).await?;
-        let last = registered.last().map(|(number, ..)| *number);
+        let registered = self.rows_of(&run.plan.keys).registrations().await?;
+        let last = registered.last().map(|last| last.number);
         let draft = run::go_on_undoing(&run.plan, run.state(), last);
         self.decide_undo(run, draft, |_, not_undone| not_undone.clear()).await?;
         Ok(registered.len())
@@ -85,7 +65,7 @@ impl Handle {
                 let why = String::from("has nothing that could not be undone");
                 return Err(Error::Refused { key: self.key.clone(), why });
             };
-            let left = self.shared.registered(&run).await?.len();
+            let left = self.shared.rows_of(&run.plan.keys).registrations().await?.len();
             let draft = run::go_on_undoing(&run.plan, run.state(), None);
             self.shared.decide_undo(&run, draft, |_, _| {}).await?;
             Ok(left)
@@ -94,14 +74,14 @@ impl Handle {
 
     /// Reports the outcome of a compensation that failed.
     pub(crate) async fn resolve_undo(&self, run: &Run, address: &str, resolution: Resolution) -> Result<(), Error> {
-        let registered = self.shared.registered(run).await?;
-        let Some((number, row, undo)) = registered.iter().find(|(.., undo)| *undo.address == *address) else {
+        let registered = self.shared.rows_of(&run.plan.keys).registrations().await?;
+        let Some(left) = registered.iter().find(|left| *left.undo.address == *address) else {
             let why = format!("has no step {address} that could not be undone");
             return Err(Error::Refused { key: self.key.clone(), why });
         };
-        let state: State = run.state();
+        let state: RunState = run.state();
         let is_last = registered.len() == 1;
-        let forget = || run::drop_registration(&run.plan, state, (*number, row, undo), is_last);
+        let forget = || run::drop_registration(&run.plan, state, (left.number, &left.row, &left.undo), is_last);
         let is_it = |failed: &Failed| *failed.address == *address;
         match resolution {
             Resolution::Redo => self.shared.undo_again(run).await.map(drop),

@@ -88,7 +88,7 @@ impl Handle {
     /// If the store does not answer.
     pub fn reasons(&self) -> BoxFuture<'_, Result<Vec<Reasons>, Error>> {
         Box::pin(async move {
-            let rows = self.shared.all_rows(keys::reasons(self.id()), b"").await?;
+            let rows = self.shared.kernel.all_rows(keys::reasons(self.id()), b"").await?;
             // Rows of reports under an id ([`Handle::resolve_once`]) stand in the same group.
             let rows = rows.iter().filter(|(name, _)| name.as_bytes().len() == size_of::<u32>());
             rows.map(|(_, row)| rows::read(row).ok_or_else(|| Error::damaged("why steps ran"))).collect()

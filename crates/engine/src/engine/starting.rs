@@ -10,7 +10,7 @@ use onceflow_core::{
         draft::Draft,
         ids::{Generation, RunId},
         keys::{self, Keys},
-        rows::{self, Finished, Frame, Head, Header, Held, Phase, Shape, State, Status},
+        rows::{self, Finished, Frame, Head, Header, Held, Phase, RunState, Shape, Status},
         run,
     },
 };
@@ -161,7 +161,7 @@ impl Engine {
         let frame = root_frame(asked, &inputs, planned.reused);
         let plan = shared.runs.plan(Keys::new(id, generation), planned.program);
         let replaced = seen.as_deref().and_then(rows::read::<Head>);
-        let run = Run::new(plan, header, State::begins(generation));
+        let run = Run::new(plan, header, RunState::begins(generation));
         let mut draft = run::start(&run.plan, &run.header, &frame, seen);
         if let Some(Head::Finished(replaced)) = replaced {
             run::supersede(&mut draft.batch, &replaced, run.header.started);

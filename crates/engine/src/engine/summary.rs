@@ -1,13 +1,7 @@
 //! Summaries of runs: status, times, failures and outputs of one run, or of all runs of a store. Any process may ask.
 
 use super::{Engine, Request, reruns, workers::WorkerInfo};
-use crate::{
-    Error, Handle, RunStatus,
-    error::failures as listed,
-    perform::{failures, noted},
-    runs::Run,
-    shared::Shared,
-};
+use crate::{Error, Handle, RunStatus, error::failures as listed, run_rows::failures, runs::Run, shared::Shared};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     Timestamp,
@@ -16,13 +10,13 @@ use onceflow_core::{
     protocol::{
         ids::{Generation, RunId},
         keys::{self, Keys},
-        rows::{self, Failed, Finished, Head, Header, Phase, State, Status},
+        rows::{self, Failed, Finished, Head, Header, Phase, RunState, Status},
     },
     row::counter,
 };
 use onceflow_store::records::Scan;
 
-/// Failures listed for each run in a list of runs. A single run lists up to 1000 (`Shared::parked_first_of`).
+/// Failures listed for each run in a list of runs. A single run lists up to 1000 (`RunRows::parked_first`).
 const LISTED_FAILURES_MAX: usize = 10;
 
 /// The status, times, failures and outputs of a run.
@@ -192,7 +186,7 @@ impl Shared {
         let found = self.records.get(self.shard(), &[home.state(), home.header()]).await?;
         let [Some(state), Some(header)] = &found[..] else { return Ok(None) };
         let damaged = || Error::damaged(format!("the rows of run {id}"));
-        let state: State = rows::read(state).ok_or_else(damaged)?;
+        let state: RunState = rows::read(state).ok_or_else(damaged)?;
         let header: Header = rows::read(header).ok_or_else(damaged)?;
         is_for(&header)?;
         let keys = Keys::new(id, state.generation);
@@ -205,10 +199,9 @@ impl Shared {
         let mut summary =
             Summary { live: u64::try_from(live).unwrap_or(0), ..of_header(id, state.generation, header, status) };
         if !matches!(state.phase, Phase::Running | Phase::Frozen) {
-            let (parked, all_failed) = self.parked_first_of(&keys).await?;
+            let (parked, all_failed) = self.rows_of(&keys).parked_first().await?;
             summary.failures = failures(&parked);
-            let noted = self.row(keys.rows.key(noted::NOTED)).await?.as_deref().and_then(rows::read::<noted::Noted>);
-            let (failed, not_undone) = noted.unwrap_or_default();
+            let (failed, not_undone) = self.rows_of(&keys).noted().await?;
             let more: Vec<_> = failed.into_iter().filter(|failed| !summary.failures.contains(failed)).collect();
             summary.failed = all_failed + more.len();
             summary.failures.extend(more);

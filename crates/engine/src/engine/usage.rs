@@ -172,7 +172,7 @@ impl Engine {
         for ((used, of), (roots, until)) in groups {
             parts.push(UsagePart { used, of, until, weight: census.weigh(roots, &mut seen) });
         }
-        for (used, weight) in shared.rows_of(id, run.as_deref()).await? {
+        for (used, weight) in shared.weigh_rows(id, run.as_deref()).await? {
             parts.push(UsagePart { used, of: None, until: None, weight });
         }
         parts.sort_by_key(|part| std::cmp::Reverse(part.weight.bytes));
@@ -221,7 +221,7 @@ fn output_name(finished: &Finished, belongs: &Belongs) -> Option<String> {
 impl Shared {
     /// All runs, with the head of each that has ended.
     async fn ended(&self) -> Result<BTreeMap<RunId, Option<Finished>>, Error> {
-        let heads = self.all_rows(keys::heads(), b"").await?;
+        let heads = self.kernel.all_rows(keys::heads(), b"").await?;
         let one = |row: &[u8]| match rows::read::<Head>(row)? {
             Head::Active(id) => Some((id, None)),
             Head::Finished(finished) => Some((finished.run, Some(*finished))),
@@ -244,7 +244,7 @@ impl Shared {
     }
 
     /// The bytes of a run's own rows.
-    async fn rows_of(&self, id: RunId, run: Option<&Run>) -> Result<Vec<(UsageKind, Weight)>, Error> {
+    async fn weigh_rows(&self, id: RunId, run: Option<&Run>) -> Result<Vec<(UsageKind, Weight)>, Error> {
         let keys = run.map_or_else(|| Keys::new(id, Generation(0)), |run| run.plan.keys.clone());
         let mut found = BTreeMap::<UsageKind, Weight>::new();
         let groups = [
@@ -256,7 +256,7 @@ impl Shared {
             (UsageKind::Logs, keys::events(id)),
         ];
         for (used, group) in groups {
-            for (name, row) in self.all_rows(group, b"").await? {
+            for (name, row) in self.kernel.all_rows(group, b"").await? {
                 found.entry(used).or_default().bytes += (name.as_bytes().len() + row.len()) as u64;
             }
         }

@@ -173,7 +173,7 @@ impl Engine {
                 return Ok(workers);
             }
             for queue in self.queues().await?.iter().filter(|queue| **queue != keys::internal_queue()) {
-                for (name, row) in self.shared.all_rows(queue.claims(), b"").await? {
+                for (name, row) in self.shared.kernel.all_rows(queue.claims(), b"").await? {
                     let Some(fence) = Fence::from_bytes(&row) else { continue };
                     let worker = workers.iter_mut().find(|worker| worker.incarnation == fence.incarnation());
                     if let Some(worker) = worker.filter(|worker| worker.steps.len() < STEPS_MAX) {
@@ -343,18 +343,18 @@ impl Shared {
 
     /// The steps of a run that stand in a queue and are not taken.
     async fn free_steps(&self, queue: &Group, run: RunId) -> Result<Vec<(Name, onceflow_core::Row)>, Error> {
-        let steps = self.all_rows(queue.clone(), &run.0).await?;
+        let steps = self.kernel.all_rows(queue.clone(), &run.0).await?;
         if steps.is_empty() {
             return Ok(steps);
         }
         let taken: BTreeSet<_> =
-            self.all_rows(queue.claims(), &run.0).await?.into_iter().map(|(name, _)| name).collect();
+            self.kernel.all_rows(queue.claims(), &run.0).await?.into_iter().map(|(name, _)| name).collect();
         Ok(steps.into_iter().filter(|(name, _)| !taken.contains(name)).collect())
     }
 
     /// Frees the steps of a run in a queue whose claims are past their deadline: no worker looks at that queue.
     pub(super) async fn free_overdue(&self, queue: &Group, run: RunId) -> Result<(), Error> {
-        let claims = self.all_rows(queue.claims(), &run.0).await?;
+        let claims = self.kernel.all_rows(queue.claims(), &run.0).await?;
         if claims.is_empty() {
             return Ok(());
         }
@@ -389,7 +389,8 @@ impl Shared {
 
     /// Counts the steps in a queue.
     async fn count(&self, queue: &Group) -> Result<Backlog, Error> {
-        let claims: BTreeSet<_> = self.all_rows(queue.claims(), b"").await?.into_iter().map(|(name, _)| name).collect();
+        let claims: BTreeSet<_> =
+            self.kernel.all_rows(queue.claims(), b"").await?.into_iter().map(|(name, _)| name).collect();
         let (mut counted, mut runs, mut after) = (Backlog::default(), BTreeSet::new(), None);
         loop {
             let page = self.records.scan(self.shard(), Scan::of(queue.clone(), SCAN_ROWS_MAX).after(after)).await?;

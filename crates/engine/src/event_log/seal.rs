@@ -166,9 +166,9 @@ impl Handle {
     pub(crate) async fn exported_events(&self) -> Result<Option<Vec<u8>>, Error> {
         let (shared, group) = (&self.shared, keys::events(self.id()));
         let mut log = SealedLog::default();
-        for (name, row) in shared.all_rows(group.clone(), keys::EVENT_HEADERS).await? {
+        for (name, row) in shared.kernel.all_rows(group.clone(), keys::EVENT_HEADERS).await? {
             if let Some((worker, header)) = keys::of_event_header(name.as_bytes()).zip(rows::read(&row)) {
-                let blocks = shared.all_rows(group.clone(), keys::event_blocks(worker).as_bytes()).await?;
+                let blocks = shared.kernel.all_rows(group.clone(), keys::event_blocks(worker).as_bytes()).await?;
                 log.workers.push(SealedWorker {
                     worker,
                     header,

@@ -7,7 +7,6 @@
 use super::Worker;
 use crate::{
     Error,
-    perform::Work,
     runs::Run,
     shared::{Shared, lock},
 };
@@ -37,7 +36,7 @@ pub(crate) struct Unserved {
 }
 
 impl Unserved {
-    fn name(&self) -> Name {
+    pub(crate) fn name(&self) -> Name {
         keys::unserved_name(&self.class, self.tasks.iter().map(|(name, version)| (name.as_str(), version.as_str())))
     }
 }
@@ -54,7 +53,7 @@ fn tasks_of<'a>(run: &'a Run, taken: &Taken) -> Vec<&'a TaskSpec> {
 }
 
 /// The row that announces a step as unserved; `None` if it is internal.
-fn unserved_of(run: &Run, taken: &Taken) -> Option<Unserved> {
+pub(crate) fn unserved_of(run: &Run, taken: &Taken) -> Option<Unserved> {
     let tasks = tasks_of(run, taken);
     let class = run.plan.class(taken.ready_step.block, taken.step.node)?;
     let tasks = tasks.iter().map(|task| (task.name.clone(), task.version.clone())).collect();
@@ -184,52 +183,5 @@ impl Worker {
             }
         }
         Ok(())
-    }
-}
-
-impl Work<'_> {
-    /// The queue of the step's class, if the step is in the internal queue and this worker does not claim its class,
-    /// or in the queue of a class that it had before the settings of the run changed.
-    pub(crate) fn is_elsewhere(&self, spec: &TaskSpec) -> Option<Group> {
-        let is_former = keys::class_of(&self.taken.claim.queue).is_some_and(|class| class != spec.class);
-        let is_internal = self.taken.claim.queue == keys::internal_queue();
-        let is_not_here = is_internal && !self.worker.capacity.takes(&spec.class);
-        (is_former || is_not_here).then(|| keys::class_queue(&spec.class))
-    }
-
-    /// Leaves the step to workers that offer its task.
-    pub(crate) async fn leave_to_those_who_have_it(&self, why: &str) -> Result<(), Error> {
-        if !self.worker.shared.options.is_shared() {
-            tracing::warn!(%why, "a step waits for a worker that offers its task");
-            return self.pause_and_give_back().await;
-        }
-        tracing::info!(%why, "a step is left to workers that offer its task");
-        let unserved = unserved_of(&self.run, &self.taken).expect("only tasks lack code");
-        self.move_to(keys::unserved_queue(&unserved.name()), Some(unserved)).await
-    }
-
-    /// Moves the step to another queue, unchanged. Does nothing if the step is not ours any more.
-    pub(crate) async fn move_to(&self, queue: Group, unserved: Option<Unserved>) -> Result<(), Error> {
-        let (shared, taken) = (&self.worker.shared, &self.taken);
-        let Some(row) = shared.row(taken.claim.ready_key()).await? else { return Ok(()) };
-        let state = self.run.state();
-        let mut batch = Batch::new(shared.shard());
-        // While a new plan is made, steps stay where they are: planning reads them.
-        batch.require_equals(self.run.plan.keys.state(), state.to_row());
-        taken.claim.move_to(&mut batch, &queue, row);
-        if let Some(unserved) = unserved {
-            batch.put(keys::unserved().key(unserved.name()), rows::write(&unserved));
-        }
-        self.worker.alive.release(&taken.claim.name, taken.claim.fence);
-        match shared.records.commit(batch).await?.is_applied() {
-            true => Ok(()),
-            false => self.stay().await,
-        }
-    }
-
-    /// Gives back a step that could not be moved: the run has changed, or the step is not ours any more.
-    async fn stay(&self) -> Result<(), Error> {
-        self.worker.shared.runs.see_state(&self.run).await?;
-        self.pause_and_give_back().await
     }
 }

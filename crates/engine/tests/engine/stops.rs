@@ -6,7 +6,7 @@ use crate::support;
 use onceflow_core::{
     Batch, Op,
     model::{Effect, Port, ResourceRequest, Retry, TaskSpec, Type},
-    protocol::rows::{self, Phase, State},
+    protocol::rows::{self, Phase, RunState},
 };
 use onceflow_engine::{
     Engine, Error, Handle, Options, RunStatus, Start, Summary,
@@ -225,7 +225,7 @@ async fn steps_of_a_worker_that_is_said_to_be_gone_are_free_at_once_and_its_own_
 fn lets_go_on(batch: &Batch) -> bool {
     let is_it = |op: &Op| {
         matches!(op, Op::Put(key, row) if key.name.as_bytes() == b"s"
-            && rows::read::<State>(row).is_some_and(|state| state.phase == Phase::Running))
+            && rows::read::<RunState>(row).is_some_and(|state| state.phase == Phase::Running))
     };
     batch.ops.iter().any(is_it)
 }

@@ -118,7 +118,7 @@ impl Handle {
             }
             let mut kept = Vec::new();
             let group = Keys::new(finished.run, finished.generation).kept;
-            for (name, row) in shared.all_rows(group, b"m").await? {
+            for (name, row) in shared.kernel.all_rows(group, b"m").await? {
                 let memo: Memo = rows::read(&row).ok_or_else(|| Error::damaged("what a step gave before"))?;
                 let mut wholes = Vec::with_capacity(memo.outputs.len());
                 for outcome in &memo.outputs {
@@ -139,8 +139,8 @@ impl Handle {
                 kept,
                 program,
                 sealed,
-                reasons: plain(shared.all_rows(keys::reasons(finished.run), b"").await?),
-                logs: plain(shared.all_rows(keys::logs(finished.run), b"").await?),
+                reasons: plain(shared.kernel.all_rows(keys::reasons(finished.run), b"").await?),
+                logs: plain(shared.kernel.all_rows(keys::logs(finished.run), b"").await?),
                 beside,
                 contents: contents.all.iter().map(|stored| (stored.digest, stored.len)).collect(),
                 header: finished.header,

@@ -1,6 +1,6 @@
 //! An attempt: runs user code with its inputs and its time limit, and catches its panics.
 
-use super::super::Work;
+use crate::perform::{Work, logs::keep_log};
 use crate::{
     Error,
     events::EventKind,
@@ -14,7 +14,10 @@ use futures_util::{
     future::{Either, select},
 };
 use onceflow_core::{
-    model::{Effect, FusedSource, TaskSpec, program::NodeOp},
+    model::{
+        Effect, FusedSource, FusedTask, TaskSpec,
+        program::{NodeOp, Program},
+    },
     protocol::rows::Held,
 };
 use onceflow_store::{BoxFuture, World};
@@ -41,15 +44,6 @@ pub(super) enum Interrupted {
     Suspended(Suspension),
 }
 
-/// The limits of an attempt: fused tasks share them.
-#[derive(Clone, Copy)]
-struct Watched<'a> {
-    timeout_ms: Option<u64>,
-    /// The body is at-most-once, and not given up.
-    only_once: bool,
-    heartbeat: &'a Heartbeat<'a, Whose>,
-}
-
 type Given = Result<Vec<Data>, Failure>;
 
 /// The body runs on a thread, which nothing can stop: its attempt is over only when the thread has returned.
@@ -60,76 +54,76 @@ pub(in crate::perform) fn overrun(ms: u64) -> String {
     format!("it took longer than {ms} ms, and its thread cannot be stopped; waiting for it to return")
 }
 
-impl Work<'_> {
-    /// Runs the body, or the bodies of a fused step, once.
-    pub(super) async fn attempt(
+/// One run of the body of a task, or of the bodies of a fused step.
+pub(super) struct BodyRun<'a> {
+    pub(super) work: &'a Work<'a>,
+    pub(super) spec: &'a TaskSpec,
+    /// The bodies of its tasks, in order.
+    pub(super) bodies: &'a [Arc<dyn Body>],
+    pub(super) inputs: &'a [Held],
+    /// The number of the attempt, from one.
+    pub(super) attempt: u32,
+}
+
+impl BodyRun<'_> {
+    /// Runs the body with its inputs.
+    pub(super) async fn perform(
         &self,
-        (spec, bodies): (&TaskSpec, &[Arc<dyn Body>]),
-        attempt: u32,
-        (inputs, loaded): (&[Held], Vec<Data>),
+        loaded: Vec<Data>,
         resumed: Option<&Resumed>,
         (tx, reserved): (Option<Tx>, &Arc<Mutex<Option<Reserved>>>),
     ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
-        let shared = &self.worker.shared;
+        let shared = self.work.shared();
         if shared.events.wanted() {
-            let address = self.address().await?;
-            self.tell_in_order(shared.records.position(), EventKind::WillRun { address, attempt }).await;
+            let address = self.work.address().await?;
+            self.work
+                .tell_in_order(shared.records.position(), EventKind::WillRun { address, attempt: self.attempt })
+                .await;
         }
-        let plan = &self.run.plan;
-        let node = self.taken.node(plan);
-        let at = self.at(inputs).await?;
-        // An at-most-once body is not given up: its late result may still be committed. The watch begins before the
-        // first line of user code, which may block for as long as it likes.
-        let only_once = spec.effect == Effect::AtMostOnce;
-        let heartbeat = self.heartbeat(!only_once);
-        let watched = Watched { timeout_ms: spec.timeout_ms, only_once, heartbeat: &heartbeat };
+        let plan = &self.work.run.plan;
+        let node = self.work.taken.node(plan);
+        let at = at(self.work, self.inputs).await?;
+        // The watch begins before the first line of user code, which may block for as long as it likes.
+        let heartbeat = self.work.heartbeat(!self.only_once());
         let given = match &node.op {
             NodeOp::Task(task) => {
                 let resumed = resumed.cloned().map(Arc::new);
-                let step = Step { resumed, tx, reserved: Some(reserved.clone()), ..Step::new(at, *task, attempt) };
-                self.one(&*bodies[0], step, loaded, watched).await?
+                let reserved = Some(reserved.clone());
+                let step = Step { resumed, tx, reserved, ..Step::new(at, *task, self.attempt) };
+                self.one(&*self.bodies[0], step, loaded, &heartbeat).await?
             }
-            NodeOp::Fused(tasks) => self.fused((tasks, bodies), (at, attempt), &loaded, watched).await?,
+            NodeOp::Fused(tasks) => self.fused(tasks, &at, &loaded, &heartbeat).await?,
             _ => unreachable!("only tasks have bodies"),
         };
         Ok(match &node.op {
-            NodeOp::Task(task) => given.and_then(|given| self.complete(*task, given)),
+            NodeOp::Task(task) => given.and_then(|given| complete(&plan.program, *task, given)),
             _ => given,
         })
     }
 
-    /// Checks that the body gave as many outputs as its task has.
-    pub(super) fn complete(&self, task: u32, mut given: Vec<Data>) -> Result<Vec<Data>, Interrupted> {
-        let wanted = self.run.plan.program.tasks[task as usize].outputs.len();
-        if given.len() == wanted {
-            if wanted == 0 {
-                // A task without outputs is done.
-                given.push(Data::Bytes(bytes::Bytes::from_static(&[0xc0])));
-            }
-            return Ok(given);
-        }
-        let why = format!("the body gave {} outputs, and the task has {wanted}", given.len());
-        Err(Interrupted::Failed(Failure::new(why).finally()))
+    /// An at-most-once body is not given up: its late result may still be committed.
+    fn only_once(&self) -> bool {
+        self.spec.effect == Effect::AtMostOnce
     }
 
     async fn fused(
         &self,
-        (tasks, bodies): (&[onceflow_core::model::FusedTask], &[Arc<dyn Body>]),
-        (at, attempt): (Arc<At>, u32),
+        tasks: &[FusedTask],
+        at: &Arc<At>,
         inputs: &[Data],
-        watched: Watched<'_>,
+        heartbeat: &Heartbeat<'_, Whose>,
     ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
-        let node = self.taken.node(&self.run.plan);
+        let node = self.work.taken.node(&self.work.run.plan);
         let mut given: Vec<Vec<Data>> = Vec::with_capacity(tasks.len());
         let mut outputs = vec![Data::None; node.outputs.len()];
-        for (number, (fused, body)) in tasks.iter().zip(bodies).enumerate() {
+        for (number, (fused, body)) in tasks.iter().zip(self.bodies).enumerate() {
             let input = |source: &FusedSource| match source {
                 FusedSource::Input(port) => inputs[usize::from(*port)].clone(),
                 FusedSource::Task(task, port) => given[usize::from(*task)][usize::from(*port)].clone(),
             };
             let inputs = fused.inputs.iter().map(input).collect();
-            let step = Step { fused: Some(number as u16), ..Step::new(at.clone(), fused.task, attempt) };
-            let one = match self.one(&**body, step, inputs, watched).await? {
+            let step = Step { fused: Some(number as u16), ..Step::new(at.clone(), fused.task, self.attempt) };
+            let one = match self.one(&**body, step, inputs, heartbeat).await? {
                 Ok(one) => one,
                 Err(Interrupted::Suspended(_)) => {
                     let why = "a task that is fused with others cannot be suspended; give it a class of its own";
@@ -137,7 +131,7 @@ impl Work<'_> {
                 }
                 Err(interrupted) => return Ok(Err(interrupted)),
             };
-            let one = match self.complete(fused.task, one) {
+            let one = match complete(&self.work.run.plan.program, fused.task, one) {
                 Ok(one) => one,
                 Err(interrupted) => return Ok(Err(interrupted)),
             };
@@ -156,42 +150,42 @@ impl Work<'_> {
         body: &dyn Body,
         mut step: Step,
         inputs: Vec<Data>,
-        watched: Watched<'_>,
+        heartbeat: &Heartbeat<'_, Whose>,
     ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
-        let attempt = step.attempt;
-        let shared = &self.worker.shared;
+        let timeout_ms = self.spec.timeout_ms;
+        let shared = self.work.shared();
         let (wants_log, wants_used) = (shared.options.is_shared(), shared.events.wanted());
-        let is_told = wants_log || wants_used || watched.timeout_ms.is_some();
+        let is_told = wants_log || wants_used || timeout_ms.is_some();
         let aside = is_told.then(|| Arc::new(Aside { wants_log, ..Aside::default() }));
         step.aside.clone_from(&aside);
         let started = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
             Ok(started) => started,
             Err(panic) => Attempt::Done(Err(panicked(&*panic))),
         };
-        let (world, capacity) = (&*self.worker.shared.world, &self.worker.capacity);
+        let (world, capacity) = (&*self.work.shared().world, &self.work.worker.capacity);
         let thread = Started::default();
         let given = match started {
             Attempt::Done(given) => return Ok(given.map_err(Interrupted::Failed)),
             Attempt::Suspended(suspension) => return Ok(Err(Interrupted::Suspended(suspension))),
-            Attempt::Suspending(future) => match self.watched((walled(future), thread), watched).await {
+            Attempt::Suspending(future) => match self.watched((walled(future), thread), heartbeat).await {
                 Ok(AttemptEnd::Done(given)) => Ok(given),
                 Ok(AttemptEnd::Suspended(suspension)) => Err(Interrupted::Suspended(suspension)),
                 Err(interrupted) => Err(interrupted),
             },
-            Attempt::Async(future) => self.watched((walled(future), thread), watched).await,
+            Attempt::Async(future) => self.watched((walled(future), thread), heartbeat).await,
             Attempt::Blocking(body) => {
                 let future = blocking(capacity, world, body, &thread);
-                self.watched((future, thread), watched).await
+                self.watched((future, thread), heartbeat).await
             }
             Attempt::Abandonable(body) => {
                 let future = blocking(capacity, world, body, &Started::default());
-                self.watched((future, thread), watched).await
+                self.watched((future, thread), heartbeat).await
             }
         };
         if let Some(aside) = aside {
-            if let Err(error) = self.told_aside(&aside, attempt, given.is_err()).await {
+            if let Err(error) = self.told_aside(&aside, given.is_err()).await {
                 // Its outputs are worth more than its log.
-                tracing::warn!(%error, step = ?self.taken.step, "failed to keep the log of a step; dropping it");
+                tracing::warn!(%error, step = ?self.work.taken.step, "failed to keep the log of a step; dropping it");
             }
             if let Err(Interrupted::TimedOut(ms, _)) = given {
                 return Ok(Err(Interrupted::TimedOut(ms, std::mem::take(&mut *lock(&aside.last_words)))));
@@ -200,15 +194,15 @@ impl Work<'_> {
         Ok(given)
     }
 
-    async fn told_aside(&self, aside: &Aside, attempt: u32, has_failed: bool) -> Result<(), Error> {
+    async fn told_aside(&self, aside: &Aside, has_failed: bool) -> Result<(), Error> {
         let (wrote, used) = (lock(&aside.wrote).take(), lock(&aside.used).take());
         if let Some(text) = wrote {
-            self.keep_log(attempt, has_failed, text).await?;
+            keep_log(self.work, self.attempt, has_failed, text).await?;
         }
         if let Some(used) = used {
-            let address = self.address().await?;
-            let position = self.worker.shared.records.position();
-            self.tell_in_order(position, EventKind::DidUse { address, attempt, used }).await;
+            let address = self.work.address().await?;
+            let position = self.work.shared().records.position();
+            self.work.tell_in_order(position, EventKind::DidUse { address, attempt: self.attempt, used }).await;
         }
         Ok(())
     }
@@ -218,15 +212,16 @@ impl Work<'_> {
     async fn watched<T>(
         &self,
         (mut body, thread): (BoxFuture<'_, Result<T, Failure>>, Started),
-        Watched { timeout_ms, only_once, heartbeat }: Watched<'_>,
+        heartbeat: &Heartbeat<'_, Whose>,
     ) -> Result<T, Interrupted> {
+        let (timeout_ms, only_once) = (self.spec.timeout_ms, self.only_once());
         // Most quick bodies are done at the first poll, and need no timer.
         let first = std::future::poll_fn(|context| Poll::Ready(body.as_mut().poll(context))).await;
         if let Poll::Ready(given) = first {
             return given.map_err(Interrupted::Failed);
         }
         let timeout: BoxFuture<'_, ()> = match timeout_ms {
-            Some(ms) => self.worker.shared.world.sleep(ms),
+            Some(ms) => self.work.shared().world.sleep(ms),
             None => Box::pin(std::future::pending()),
         };
         let stopped: BoxFuture<'_, Stop> = match only_once {
@@ -243,7 +238,7 @@ impl Work<'_> {
         };
         if thread.load(SeqCst) {
             if let Interrupted::TimedOut(ms, _) = interrupted {
-                self.tell_held_up(&overrun(ms)).await;
+                self.work.tell_held_up(&overrun(ms)).await;
             }
             let given = body.await;
             // The at-most-once body is over, and its outcome is known.
@@ -253,19 +248,39 @@ impl Work<'_> {
         }
         Err(interrupted)
     }
+}
 
-    pub(super) async fn at(&self, inputs: &[Held]) -> Result<Arc<At>, Error> {
-        let plan = &self.run.plan;
-        let place = self.worker.shared.runs.place(&self.run, self.taken.step.frame, self.taken.step.index).await?;
-        Ok(Arc::new(At {
-            run: plan.keys.run,
-            inputs: inputs.to_vec(),
-            place,
-            program: plan.program.clone(),
-            node: (self.taken.ready_step.block, self.taken.step.node),
-            resources: self.worker.shared.resources(),
-        }))
+/// Checks that the body gave as many outputs as its task has.
+pub(super) fn complete(program: &Program, task: u32, mut given: Vec<Data>) -> Result<Vec<Data>, Interrupted> {
+    let wanted = program.tasks[task as usize].outputs.len();
+    if given.len() == wanted {
+        if wanted == 0 {
+            // A task without outputs is done.
+            given.push(Data::Bytes(bytes::Bytes::from_static(&[0xc0])));
+        }
+        return Ok(given);
     }
+    let why = format!("the body gave {} outputs, and the task has {wanted}", given.len());
+    Err(Interrupted::Failed(Failure::new(why).finally()))
+}
+
+/// The code of a task of the step's program; else why it cannot run here.
+pub(super) fn body_of(work: &Work<'_>, task: u32) -> Result<Arc<dyn Body>, String> {
+    work.shared().tasks().body_of(&work.run.plan.program.tasks[task as usize]).cloned()
+}
+
+/// The place of a step's body in its run.
+pub(super) async fn at(work: &Work<'_>, inputs: &[Held]) -> Result<Arc<At>, Error> {
+    let plan = &work.run.plan;
+    let place = work.shared().runs.place(&work.run, work.taken.step.frame, work.taken.step.index).await?;
+    Ok(Arc::new(At {
+        run: plan.keys.run,
+        inputs: inputs.to_vec(),
+        place,
+        program: plan.program.clone(),
+        node: (work.taken.ready_step.block, work.taken.step.node),
+        resources: work.shared().resources(),
+    }))
 }
 
 /// Turns a panic of the future into a failure.
