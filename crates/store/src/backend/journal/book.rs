@@ -17,9 +17,6 @@ use onceflow_core::{Batch, Timestamp};
 /// A frame's head, and its padding.
 const FRAME_OVERHEAD: u64 = (FRAME_BYTES + TIME_BYTES + 8) as u64;
 
-/// A frame that no caller waits for is written when it has so many bytes, or after a moment.
-const PAUSE_BYTES_MAX: usize = 64 << 10;
-
 pub(super) struct Book {
     pub(super) state: StoreState,
     pub(super) clock: StoreClock,
@@ -42,8 +39,6 @@ pub(super) struct Book {
     pub(super) refusal: Option<Error>,
     /// A frame is on its way to the disk.
     writing: bool,
-    /// The committer lets the pending frame grow, and writes it soon without being woken.
-    pausing: bool,
     /// A snapshot is to be made of the rows after this position.
     pub(super) snapshot_due: Option<Position>,
     /// The reason why no batch is admitted any more.
@@ -55,8 +50,6 @@ pub(super) struct Book {
 
 /// The next task of the committer.
 pub(super) enum Work {
-    /// Let the pending frame grow for a moment: no caller waits for it.
-    Pause,
     /// Write a frame.
     Write(Group),
     /// Sync what is written.
@@ -107,7 +100,6 @@ impl Book {
             refusals: 0,
             refusal: None,
             writing: false,
-            pausing: false,
             snapshot_due: None,
             fault: None,
             closing: false,
@@ -146,8 +138,7 @@ impl Book {
             self.room -= written + if before == FRAME_BYTES + TIME_BYTES { FRAME_OVERHEAD } else { 0 };
         }
         let settled = self.is_settled();
-        let is_noticed = self.writing || self.pausing && self.pending.bytes.len() < PAUSE_BYTES_MAX;
-        Ok(Attempt::Decided { outcome, enabled, wake_committer: written > 0 && !is_noticed, settled })
+        Ok(Attempt::Decided { outcome, enabled, wake_committer: written > 0 && !self.writing, settled })
     }
 
     /// Batches are admitted. One admitted after closing has begun might not be written any more.
@@ -177,24 +168,13 @@ impl Book {
         !self.writing && !self.has_pending() && self.durable >= self.framed
     }
 
-    /// The pending frame is to be written now: a caller waits for it or for room, it is large, or it is the last.
-    pub(super) fn is_pressed(&self, awaited: bool) -> bool {
-        let is_over = self.closing || self.fault.is_some();
-        awaited || is_over || self.wanted > self.room || self.pending.bytes.len() >= PAUSE_BYTES_MAX
-    }
-
     /// Takes the next task, if any. `spare` is an empty buffer to go on with; `awaited` says that a caller waits until
-    /// the written frames are durable; `paused` that the pending frame had its time to grow.
-    pub(super) fn take_work(&mut self, spare: &mut Vec<u8>, awaited: bool, paused: bool) -> Option<Work> {
-        self.pausing = false;
+    /// the written frames are durable.
+    pub(super) fn take_work(&mut self, spare: &mut Vec<u8>, awaited: bool) -> Option<Work> {
         if self.fault.is_some() {
             return self.closing.then_some(Work::Close);
         }
         if self.has_pending() {
-            if !paused && !self.is_pressed(awaited) {
-                self.pausing = true;
-                return Some(Work::Pause);
-            }
             FrameHeader::begin(spare);
             let frame = std::mem::replace(&mut self.pending.bytes, std::mem::take(spare));
             self.pending.forget();

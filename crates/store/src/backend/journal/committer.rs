@@ -1,8 +1,6 @@
 //! The committer writes the log. All batches applied while the last group was being written are the next group, and one
-//! sync serves all callers that wait for it, so nothing needs tuning. Batches that no caller waits for are written too, so
-//! that they outlive the process, after [`PAUSE_MS`] or with the first batch that a caller waits for: a chain of steps that
-//! need no sync would else take a write and two hand-offs between threads for each. They are synced with the next group
-//! that a caller waits for.
+//! sync serves all callers that wait for it, so nothing needs tuning. Batches that no caller waits for are written at
+//! once too, so that they outlive the process, and are synced with the next group that a caller waits for.
 //!
 //! Space is prepared, and the next segment made, while callers still have room in this one; so that this takes no longer
 //! than they have room, frames that no caller waits for are synced too when [`UNSYNCED_BYTES_MAX`] of them are written.
@@ -16,7 +14,6 @@ use super::{
     segment::{NotCreated, PREPARE_BYTES, Segment},
 };
 use crate::{
-    backend::shared::wait_for,
     fs::is_full,
     records::{Error, Position},
     sync::lock,
@@ -32,9 +29,6 @@ pub(super) const SNAPSHOT_LOG_BYTES_MIN: u64 = 12 << 20;
 /// snapshot: a store that was emptied stays small. For less, a few more syncs would cost more than they are worth.
 pub(super) const COMPACT_LOG_BYTES_MIN: u64 = 512 << 10;
 const COMPACT_LIVE_TIMES: u64 = 4;
-
-/// How long a frame that no caller waits for may grow before it is written.
-const PAUSE_MS: u64 = 1;
 
 /// Frames that no caller waits for are synced when so many bytes of them are written: the sync at the end of a segment
 /// keeps callers waiting that find no room meanwhile.
@@ -65,25 +59,15 @@ impl Committer {
 
     /// Works until the journal is closed or the disk fails.
     pub(super) async fn run(mut self) {
-        let mut paused = false;
         loop {
             let inner = self.inner.clone();
             let spare = &mut self.spare;
             let look = || {
                 let awaited = inner.durable.is_awaited();
-                lock(&inner.book).take_work(spare, awaited, paused)
+                lock(&inner.book).take_work(spare, awaited)
             };
             let work = inner.work.until(look).await;
-            paused = matches!(work, Work::Pause);
             let done = match work {
-                Work::Pause => {
-                    let pressed = || {
-                        let awaited = inner.durable.is_awaited();
-                        lock(&inner.book).is_pressed(awaited).then_some(())
-                    };
-                    wait_for(&*inner.world, &inner.work, pressed, PAUSE_MS).await;
-                    Ok(())
-                }
                 Work::Write(group) => self.write(group),
                 Work::Sync(last) => self.sync(last),
                 Work::Grow(needed) => self.grow(needed),
