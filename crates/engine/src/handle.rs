@@ -2,7 +2,7 @@
 
 use crate::{
     Error, RunStatus, Summary, ValueOutline, data,
-    engine::{HistoryEnd, Request},
+    engine::{HistoryEnd, Request, damage, not_undone::FailedUndos, timers::Timers},
     perform::{decide_done, may_decide},
     shared::Shared,
     task::Data,
@@ -79,7 +79,7 @@ impl Handle {
                     let mut summary = self.summary().await?;
                     if summary.status == RunStatus::Waiting {
                         // A deadline may have passed while no process was there.
-                        self.shared.fire_timers().await?;
+                        Timers::of(&self.shared).fire_due().await?;
                         summary = self.summary().await?;
                     }
                     if summary.status.is_at_rest() {
@@ -254,7 +254,7 @@ impl Handle {
             Some(payload) => data::load_into(&self.shared.values, payload, directory, links).await,
         };
         if let Err(error) = &loaded {
-            self.shared.drop_broken(error).await;
+            damage::drop_broken(&self.shared.values, error).await;
         }
         loaded
     }
@@ -265,7 +265,7 @@ impl Handle {
     /// # Errors
     /// If the store does not answer.
     pub fn are_intact<'a>(&'a self, outputs: &'a [(String, Outcome)]) -> BoxFuture<'a, Result<bool, Error>> {
-        Box::pin(self.shared.are_outputs_intact(outputs))
+        Box::pin(damage::are_outputs_intact(&self.shared.values, outputs))
     }
 
     /// Cancels the run: running bodies are dropped on all workers, except at-most-once bodies, which may finish; no
@@ -283,7 +283,7 @@ impl Handle {
                 let state = run.state();
                 match state.phase {
                     Phase::Running | Phase::Failing | Phase::Failed { .. } | Phase::Waiting | Phase::Frozen => {}
-                    Phase::NotUndone { .. } => return Err(self.shared.not_undone(&run).await?),
+                    Phase::NotUndone { .. } => return Err(FailedUndos::of(&self.shared, &run).error().await?),
                     _ => break,
                 }
                 let draft = run::turn(&run.plan, state, Phase::Cancelling);

@@ -22,7 +22,7 @@ mod timers;
 
 use crate::Error;
 pub(crate) use claims::{Asked, Job};
-pub(crate) use commit::{OutsideCommit, WorkCommit};
+pub(crate) use commit::{Decision, OutsideCommit, WorkCommit};
 pub(crate) use drain::{Busy, Drain};
 pub(crate) use heartbeat::{Heartbeat, Heartbeats, Hold, Stop};
 use onceflow_core::{Batch, Fences, Group, Key, Name, Row, Shard, limits::SCAN_ROWS_MAX, protocol::claim::WorkClaim};

@@ -24,7 +24,7 @@ pub(crate) struct RunRows<'a> {
 pub(crate) type ParkedStep = (StepId, Row, Parked);
 
 /// A registered compensation, with its row as it was read.
-pub(crate) struct Registration {
+pub(crate) struct RegisteredUndo {
     /// Compensations run by falling numbers.
     pub(crate) number: u32,
     pub(crate) row: Row,
@@ -115,13 +115,14 @@ impl<'a> RunRows<'a> {
     }
 
     /// The registered compensations, by rising numbers.
-    pub(crate) async fn registrations(&self) -> Result<Vec<Registration>, Error> {
+    pub(crate) async fn registrations(&self) -> Result<Vec<RegisteredUndo>, Error> {
         let read = |(name, row): (Name, Row)| {
             let number = name.as_bytes()[1..].try_into().ok().map(u32::from_be_bytes);
             let (number, undo) = number.zip(rows::read(&row)).ok_or_else(|| Error::damaged("a registration"))?;
-            Ok(Registration { number, row, undo })
+            Ok(RegisteredUndo { number, row, undo })
         };
-        let found: Vec<Registration> = self.of_kind(b"u").await?.into_iter().map(read).collect::<Result<_, Error>>()?;
+        let found: Vec<RegisteredUndo> =
+            self.of_kind(b"u").await?.into_iter().map(read).collect::<Result<_, Error>>()?;
         debug_assert!(
             found.is_sorted_by(|one, next| one.number < next.number),
             "a registration's number is its row's name in big endian, and rows come by name"

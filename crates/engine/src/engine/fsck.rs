@@ -267,7 +267,7 @@ impl<'a> Reading<'a> {
         if !self.shared.runs.read_settings(plan, state).await? {
             self.tell(format!("the settings of run `{key}` are missing, or cannot be read"));
         }
-        match self.shared.ready_steps(plan).await {
+        match self.shared.queues().ready_steps(plan).await {
             Ok(ready) => {
                 for (at, step, ready_step) in ready {
                     self.seen.update(at.name.as_bytes());

@@ -1,7 +1,7 @@
 //! Memos: the outputs of steps, kept under what they were computed from, so that equal work is not done again.
 
 use super::{Job, Work};
-use crate::{Error, events::EventKind, kernel::WorkCommit, seams};
+use crate::{Error, engine::KeptValues, events::EventKind, kernel::WorkCommit, seams};
 use onceflow_core::{
     Digest,
     protocol::{
@@ -50,7 +50,7 @@ impl<'a> StepMemo<'a> {
     pub(super) async fn reuse(&self) -> Result<Option<Option<Job>>, Error> {
         let Some(memo) = &self.digest else { return Ok(None) };
         let plan = &self.work.run.plan;
-        let kept = self.work.shared().kept_if_intact(&plan.keys, plan.keys.memo(memo)).await?;
+        let kept = KeptValues::new(&self.work.shared().kernel, &plan.keys).if_intact(plan.keys.memo(memo)).await?;
         let Some(outputs) = kept else { return Ok(None) };
         if !seams::is_pinned(plan.keys.generation) {
             return Ok(None);

@@ -2,7 +2,7 @@
 //! body are kept meanwhile, and never computed again because they could not be stored.
 
 use super::{Job, Work};
-use crate::{Error, error::DAMAGE, events::EventKind};
+use crate::{Error, engine::damage::drop_broken, error::DAMAGE, events::EventKind};
 use futures_util::future::{BoxFuture, Either, select};
 use onceflow_core::{
     Name,
@@ -158,7 +158,7 @@ impl<'a> Trouble<'a> {
         if !self.work.shared().kernel.is_ours(&self.work.taken.claim).await? {
             return Ok(None);
         }
-        self.work.shared().drop_broken(&self.error).await;
+        drop_broken(&self.work.shared().values, &self.error).await;
         let told = self.error.to_string();
         let cause = if told.starts_with(DAMAGE) { told } else { format!("{DAMAGE}: {told}") };
         self.put_aside(vec![cause]).await

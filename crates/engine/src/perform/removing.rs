@@ -95,7 +95,7 @@ pub(super) async fn remove_plan(
     // Settings say in which queues steps of the plan may stand, so they go after these.
     let settings = shared.row(plan.keys.settings()).await?;
     settings.as_deref().and_then(rows::read).into_iter().for_each(|settings| plan.set_settings(settings));
-    for (key, other, ready_step) in shared.ready_steps(&plan).await? {
+    for (key, other, ready_step) in shared.queues().ready_steps(&plan).await? {
         if other != step {
             let mut draft = Draft::of_new_run(&plan);
             draft.batch.require_present(key.clone());

@@ -245,8 +245,14 @@ impl<'a> TaskStep<'a> {
         };
         tracing::debug!(address = %failed.address, attempt = failed.attempt, causes = ?failed.causes, "an attempt failed");
         let note = |state: RunState| step::note(&self.work.run.plan, state, &self.work.taken, ready_step);
-        let committed = shared.commit(&self.work.run, &self.work.taken, None, &[], note).await?;
-        let WorkCommit::Committed { position, .. } = committed else { return Ok(NextAttempt::Left) };
+        let position = loop {
+            match shared.commit(&self.work.run, &self.work.taken, None, &[], note).await? {
+                WorkCommit::Committed { position, .. } => break position,
+                // Frozen for a new plan: the attempt counts if the run goes on as it was.
+                _ if self.work.until_thawed().await? => {}
+                _ => return self.work.give_back().await.map(|()| NextAttempt::Left),
+            }
+        };
         self.work.tell_in_order(position, EventKind::DidFail(failed.clone())).await;
         let (heartbeat, resting) = (self.work.heartbeat(true), self.work.worker.capacity.rest(self.work.slot));
         let pause = shared.world.sleep(pause_ms(&self.spec, ready_step.failed, shared.world.random()));

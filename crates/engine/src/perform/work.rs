@@ -40,15 +40,30 @@ pub(crate) struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Commits, and claims the next step with it.
+    /// Commits, and claims the next step with it. A step that cannot commit because its run is frozen or went on is given
+    /// back at once.
     pub(crate) async fn commit<'a>(
         &'a self,
         changes: &[ValueChange],
         what: Option<EventKind>,
         decide: impl Fn(RunState) -> Draft<'a>,
     ) -> Result<WorkCommit, Error> {
+        let committed = self.commit_and_hold(changes, what, decide).await?;
+        if matches!(committed, WorkCommit::Lost) {
+            self.give_back().await?;
+        }
+        Ok(committed)
+    }
+
+    /// As [`Work::commit`], but a step that cannot commit keeps its claim.
+    async fn commit_and_hold<'a>(
+        &'a self,
+        changes: &[ValueChange],
+        what: Option<EventKind>,
+        decide: impl Fn(RunState) -> Draft<'a>,
+    ) -> Result<WorkCommit, Error> {
         let asked = self.worker.claim_next(self.slot);
-        let shared = &self.shared();
+        let shared = self.shared();
         let order = if what.is_some() { shared.events.order_if_wanted().await } else { None };
         let committed = shared.commit(&self.run, &self.taken, asked.as_ref(), changes, decide).await?;
         match (&committed, what) {
@@ -71,7 +86,7 @@ impl Work<'_> {
         decide: impl Fn(RunState) -> Draft<'a>,
     ) -> Result<WorkCommit, Error> {
         loop {
-            let committed = self.commit(changes, what.clone(), &decide).await?;
+            let committed = self.commit_and_hold(changes, what.clone(), &decide).await?;
             if !matches!(committed, WorkCommit::Lost) || !Box::pin(self.until_thawed()).await? {
                 return Ok(committed);
             }
@@ -80,11 +95,11 @@ impl Work<'_> {
 
     /// Waits while the run is frozen; the step keeps its claim, and gives its places to others. False if the run was not
     /// frozen, or still is when the worker has to stop.
-    async fn until_thawed(&self) -> Result<bool, Error> {
+    pub(super) async fn until_thawed(&self) -> Result<bool, Error> {
         const LOOK_MS: u64 = 50;
         /// Looks while the worker stops: far more than a plan takes, unless its planner was killed.
         const LOOKS_MAX: usize = 100;
-        let (shared, mut looks, mut resting) = (&self.shared(), 0, None);
+        let (shared, mut looks, mut resting) = (self.shared(), 0, None);
         while shared.runs.see_state(&self.run).await? && self.run.state().phase == Phase::Frozen {
             if self.worker.is_stopping() && looks >= LOOKS_MAX {
                 return Ok(false);
@@ -134,7 +149,7 @@ impl Work<'_> {
         decide: impl Fn(RunState) -> Draft<'a>,
     ) -> Result<WorkCommit, Error> {
         let asked = self.worker.claim_next(self.slot);
-        let shared = &self.shared();
+        let shared = self.shared();
         let order = if what.is_some() { shared.events.order_if_wanted().await } else { None };
         let committed =
             shared.kernel.commit_once(&self.taken.claim, asked.as_ref(), changes, decide(seen).into()).await?;
@@ -268,7 +283,7 @@ impl Work<'_> {
     /// Counts and reports a lost step: another worker has it, because the heartbeats of this one came too late.
     pub(super) async fn was_taken(&self) -> Result<(), Error> {
         self.worker.announcement.count_lost();
-        let shared = &self.shared();
+        let shared = self.shared();
         if shared.events.wanted() {
             // Its frame may be gone by now.
             let address = self.address().await.unwrap_or_default();

@@ -5,19 +5,14 @@
 //! claim in it, so that it is deleted only by a worker that saw the queue empty after the last step came.
 
 use super::Worker;
-use crate::{
-    Error,
-    runs::Run,
-    shared::{Shared, lock},
-};
+use crate::{Error, runs::Run, shared::lock};
 use onceflow_core::{
     Batch, Fence, Group, Key, Name, Row,
     limits::SCAN_ROWS_MAX,
     model::{TaskSpec, program::NodeOp},
     protocol::{
-        claim,
-        ids::{Generation, RunId, StepId},
-        keys, rows,
+        ids::StepId,
+        keys,
         step::{self, Taken},
     },
 };
@@ -67,69 +62,10 @@ pub(crate) fn elsewhere(run: &Run, taken: &Taken) -> Vec<Key> {
     queues.into_iter().filter(|queue| *queue != taken.claim.queue).map(|queue| queue.key(&taken.claim.name)).collect()
 }
 
-impl Shared {
-    /// The unserved tasks, each with its row as it was read.
-    pub(crate) async fn unserved(&self) -> Result<Vec<(Name, Row, Unserved)>, Error> {
-        let page = self.records.scan(self.shard(), Scan::of(keys::unserved(), SCAN_ROWS_MAX)).await?;
-        let read = |(name, row): (Name, Row)| {
-            let unserved = rows::read::<Unserved>(&row).ok_or_else(|| Error::damaged("the row of an unserved task"))?;
-            Ok((name, row, unserved))
-        };
-        page.rows.into_iter().map(read).collect()
-    }
-
-    /// The queues of unserved tasks.
-    pub(crate) async fn unserved_queues(&self) -> Result<Vec<Group>, Error> {
-        Ok(self.unserved().await?.iter().map(|(name, ..)| keys::unserved_queue(name)).collect())
-    }
-
-    /// Moves unclaimed steps of a stopped run to the internal queue, so that any worker can park them. Answers how
-    /// many.
-    pub(crate) async fn free_for_all(
-        &self,
-        queue: &Group,
-        steps: Vec<(Name, Row)>,
-        stopped: &Stopped,
-    ) -> Result<usize, Error> {
-        let mut moved = 0;
-        for (name, row) in steps {
-            let mut batch = Batch::new(self.shard());
-            if let Stopped::While(state, seen) = stopped {
-                batch.require_equals(state.clone(), seen.clone());
-            }
-            claim::move_free(&mut batch, &queue.key(&name), row, &keys::internal_queue());
-            moved += usize::from(self.records.commit(batch).await?.is_applied());
-        }
-        Ok(moved)
-    }
-
-    /// The reason why the steps of a generation are only parked or dropped now; `None` if they are to be performed.
-    pub(crate) async fn stopped(&self, id: RunId, generation: Generation) -> Result<Option<Stopped>, Error> {
-        let Some(run) = self.runs.read_run(id).await? else { return Ok(Some(Stopped::Stale)) };
-        let state = run.state();
-        Ok(match state.generation == generation {
-            false => Some(Stopped::Stale),
-            true if state.phase.is_open() && !state.phase.dispatches() => {
-                Some(Stopped::While(run.plan.keys.state(), state.to_row()))
-            }
-            true => None,
-        })
-    }
-}
-
-/// The reason why steps are not performed any more.
-#[derive(Clone)]
-pub(crate) enum Stopped {
-    /// Their generation is not valid any more.
-    Stale,
-    /// Their run has stopped, while its state is so.
-    While(Key, Row),
-}
-
 impl Worker {
     /// Looks for unserved tasks that this worker offers. True if it found new ones.
     pub(super) async fn look_for_unserved(&self) -> Result<bool, Error> {
-        let all = self.shared.unserved().await?;
+        let all = self.shared.queues().unserved().await?;
         let tasks = lock(&self.shared.tasks).clone();
         let is_here = |unserved: &Unserved| {
             let has = unserved.tasks.iter().all(|(name, version)| tasks.offer(name, version));
@@ -153,7 +89,7 @@ impl Worker {
 
     /// Deletes the rows of empty queues; moves steps of stopped runs to the internal queue.
     pub(super) async fn tidy_unserved(&self) -> Result<(), Error> {
-        for (name, seen, _) in self.shared.unserved().await? {
+        for (name, seen, _) in self.shared.queues().unserved().await? {
             let queue = keys::unserved_queue(&name);
             let page = self.shared.records.scan(self.shared.shard(), Scan::of(queue.clone(), SCAN_ROWS_MAX)).await?;
             if page.rows.is_empty() {
@@ -176,10 +112,10 @@ impl Worker {
             let Some((run, generation)) = run.zip(ready_step.map(|ready_step| ready_step.generation)) else { continue };
             let stopped = match known.entry((run, generation)) {
                 Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(entry) => entry.insert(self.shared.stopped(run, generation).await?),
+                Entry::Vacant(entry) => entry.insert(self.shared.queues().stopped(run, generation).await?),
             };
             if let Some(stopped) = stopped {
-                self.shared.free_for_all(queue, vec![(name, row)], stopped).await?;
+                self.shared.queues().free_for_all(queue, vec![(name, row)], stopped).await?;
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Writes a run to a stream.
 
 use super::{EVENTS_NAME, ExportedRun, MAGIC, MANIFEST_BYTES_MAX, Tree, Whole};
-use crate::{Error, Handle, data};
+use crate::{Error, Handle, data, engine::known::PreviousPlan};
 use futures_util::{TryStreamExt, future::BoxFuture};
 use onceflow_core::{
     Digest,
@@ -109,7 +109,7 @@ impl Handle {
             let mut contents =
                 Contents { key: &self.key, values: &shared.values, listed: 0, at: BTreeMap::new(), all: vec![] };
             let program = finished.header.full.clone().unwrap_or_else(|| finished.header.program.clone());
-            let is_there = shared.before(&finished.header).await?.is_some();
+            let is_there = PreviousPlan::read(&shared.values, &finished.header).await?.is_some();
             let program = is_there.then(|| contents.add(&program));
             let sealed = finished.sealed.as_ref().map(|sealed| contents.add(sealed));
             let mut outputs = Vec::with_capacity(finished.outputs.len());

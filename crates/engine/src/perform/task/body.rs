@@ -1,10 +1,10 @@
 //! An attempt: runs user code with its inputs and its time limit, and catches its panics.
 
-use crate::perform::{Work, logs::keep_log};
 use crate::{
     Error,
     events::EventKind,
     kernel::{Heartbeat, Stop},
+    perform::{Work, logs::keep_log},
     shared::lock,
     task::{Aside, At, Attempt, AttemptEnd, Body, Data, Failure, Resumed, Step, Suspension, Tx},
     worker::{Capacity, Reserved, Whose},

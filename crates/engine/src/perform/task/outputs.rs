@@ -23,6 +23,10 @@ use onceflow_core::{
 };
 use onceflow_store::values::ValueChange;
 
+/// How long outputs of a body that has ended are stored after the worker was interrupted: a gigabyte or so, and less than
+/// users wait before they kill a process.
+const INTERRUPTED_STORE_MS_MAX: u64 = 5000;
+
 impl TaskStep<'_> {
     /// Stores and commits the outputs that the body gave. [`WorkCommit::DecideAgain`] if rows that a transactional body
     /// has read changed before it could commit; [`Stop`] if the work was stopped while a file was being stored.
@@ -70,12 +74,12 @@ impl TaskStep<'_> {
         // is stored even then.
         let stops = outputs.iter().any(|output| matches!(output, Data::File(_) | Data::List(_)))
             && self.spec.effect != Effect::AtMostOnce;
-        let heartbeat = stops.then(|| self.work.heartbeat(true));
+        let mut stopped = stops.then(|| Box::pin(self.must_stop_storing()));
         for output in outputs {
             let stored = std::pin::pin!(storing.store(&output));
-            outcomes.push(match &heartbeat {
+            outcomes.push(match &mut stopped {
                 None => stored.await?,
-                Some(heartbeat) => match select(stored, std::pin::pin!(heartbeat.stopped())).await {
+                Some(stopped) => match select(stored, stopped.as_mut()).await {
                     Either::Left((stored, _)) => stored?,
                     Either::Right((stop, _)) => return Ok(Err(stop)),
                 },
@@ -86,6 +90,16 @@ impl TaskStep<'_> {
         }
         assert_eq!(outcomes.len(), node.outputs.len(), "a body that is done gave every output of its step");
         Ok(Ok((outcomes, storing.changes())))
+    }
+
+    /// Ends when outputs of a body that has ended are not worth storing any more: no run wants them, or the worker was
+    /// interrupted and its user has waited for a while.
+    async fn must_stop_storing(&self) -> Stop {
+        let stop = self.work.heartbeat(true).stopped().await;
+        if stop == Stop::Interrupted {
+            self.work.shared().world.sleep(INTERRUPTED_STORE_MS_MAX).await;
+        }
+        stop
     }
 }
 
