@@ -2,8 +2,8 @@
 //! median time from one body to the next, against the median append.
 
 use super::{
-    bed::{Bed, Did},
-    durable::{FUSED_TIMES, several, turn},
+    bed::{Bed, Did, several},
+    durable::{FUSED_TIMES, turn},
     flows,
 };
 use onceflow_bench::{

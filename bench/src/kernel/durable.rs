@@ -4,13 +4,11 @@
 //! The chains are the elements of one each, or runs of their own: there a thousand are started, planned, folded and waited
 //! for in the same time.
 
-use super::{
-    bed::{Bed, Did},
-    flows,
-};
+use super::flows;
 use anyhow::ensure;
 use onceflow_bench::{
     barelog::BareLog,
+    bed::{Bed, Did, several},
     disk::Scratch,
     report::{self, Fused, Line, Report, Target, per_second},
     rounds::{Rounds, Turn, cpu_seconds},
@@ -148,15 +146,6 @@ pub(super) fn turn(total: &mut Did, did: Did) -> anyhow::Result<Turn> {
     Ok(Turn { figure: did.per_second(), seconds: did.seconds + did.start_seconds })
 }
 
-/// Several of what is over too soon.
-pub(super) fn several(times: usize, one: impl Fn() -> anyhow::Result<Did>) -> anyhow::Result<Did> {
-    let mut did = Did::default();
-    for _ in 0..times {
-        did.add(one()?);
-    }
-    Ok(did)
-}
-
 /// An each of a thousand over a chain.
 pub(super) async fn each(bed: &Bed, pure: bool) -> anyhow::Result<Did> {
     let list = flows::int_list(CHAINS);
@@ -165,25 +154,7 @@ pub(super) async fn each(bed: &Bed, pure: bool) -> anyhow::Result<Did> {
 
 /// A thousand runs of a chain, from the first start to the last end.
 pub(super) fn runs(runtime: &Runtime, bed: &Bed) -> anyhow::Result<Did> {
-    let starts: Vec<_> =
-        (0..CHAINS).map(|_| bed.start(flows::chain(CHAIN_STEPS, false), ("x", flows::int(0)))).collect();
-    let (start, cpu, before) = (Instant::now(), cpu_seconds(), bed.count.ran());
-    let run = |start| {
-        let engine = bed.engine.clone();
-        runtime.spawn(async move { engine.start(start).await?.wait().await })
-    };
-    let running: Vec<_> = starts.into_iter().map(run).collect();
-    for run in running {
-        let report = runtime.block_on(run)??;
-        ensure!(
-            matches!(report, onceflow_engine::Summary { status: onceflow_engine::RunStatus::Done, .. }),
-            "a run did not end well: {report}"
-        );
-    }
-    let steps = bed.count.ran() - before;
-    ensure!(steps == STEPS, "{steps} bodies ran, not {STEPS}");
-    let seconds = start.elapsed().as_secs_f64();
-    Ok(Did { steps, seconds, cpu_seconds: cpu_seconds() - cpu, start_seconds: 0.0 })
+    bed.runs(runtime, CHAINS, CHAIN_STEPS)
 }
 
 /// A bare log with so many waiters.

@@ -49,6 +49,10 @@ pub(super) fn measure(_: &Runtime, report: &mut Report) -> anyhow::Result<()> {
     let [flushed, synced] = [0, 1].map(|at| format!("{} {:+.1} %", ["flushed", "synced"][at], growth(at) * 100.0));
     let what = "memory at the end of it, above that when a tenth was done";
     report.key("loop_rss_growth", line(what, flushed, synced, growth(0).max(growth(1)), 0.1));
+    let cpu_us = |at: usize| number(&found[at]["cpu_us_per_iteration"]);
+    let [flushed, synced] = [0, 1].map(|at| format!("{} {:.1} µs", ["flushed", "synced"][at], cpu_us(at)));
+    let what = "processor time of an iteration, flushed (µs)";
+    report.key("loop_us_per_iteration", line(what, flushed, synced, cpu_us(0), 5.0));
     report.detail("loop", json!({ "flushed": found[0], "synced": found[1] }));
     Ok(())
 }

@@ -3,7 +3,6 @@
 //! Durable steps and steps in memory; plans of a million steps; loops that must not grow. With `BENCH_SCALE=0.05` it is a
 //! run of two minutes.
 
-mod bed;
 mod chain;
 mod child;
 mod durable;
@@ -11,9 +10,10 @@ mod loops;
 mod memory;
 mod peers;
 mod plan;
+mod start;
 
 use onceflow_bench::{
-    flows,
+    bed, flows,
     program::{Part, Program, runtime, scaled},
 };
 use std::process::ExitCode;
@@ -25,6 +25,8 @@ fn main() -> ExitCode {
         ("chain", chain::measure),
         ("memory", memory::measure),
         ("each", memory::measure_each),
+        ("start", start::measure),
+        ("curve", memory::measure_curve),
         ("plan", plan::measure),
         ("loop", loops::measure),
     ];

@@ -1,14 +1,13 @@
 //! What a step and an element cost without a disk: all of it is ours.
 
 use super::{
-    bed::{Bed, Did},
+    bed::{Bed, Did, several},
     chain::{self, chain},
-    durable::several,
-    flows,
+    flows, scaled,
 };
 use onceflow_bench::{
     report::{self, Fused, Line, Report, Target},
-    rounds::{Rounds, Turn},
+    rounds::{Rounds, Side, Turn},
 };
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -34,10 +33,10 @@ pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<
     plain.close(runtime)?;
     fused.close(runtime)?;
     let fused = Fused { figure: rounds.median(2), target: Target::AtMost(0.3) };
-    let line = line(format!("a step in a chain of {} in memory (µs)", chain::STEPS), &rounds, 0, Target::AtMost(3.0));
+    let line = line(format!("a step in a chain of {} in memory (µs)", chain::STEPS), &rounds, 0, Target::AtMost(2.0));
     report.key_fused("memory_us_per_step", line, "fused_us_per_step", fused);
     let pure = format!("the same, tasks that are pure, processor {:.2} µs", totals[1].cpu_us_per_step());
-    report.line(self::line(pure, &rounds, 1, Target::AtMost(3.0)));
+    report.line(self::line(pure, &rounds, 1, Target::AtMost(2.0)));
     report.detail(
         "memory",
         json!({
@@ -84,6 +83,39 @@ pub(super) fn measure_each(runtime: &Runtime, report: &mut Report) -> anyhow::Re
             "cpu_us": cpu(&totals),
         }),
     );
+    Ok(())
+}
+
+/// Measures the cost of an element in lists of very different lengths: the curve must be flat.
+pub(super) fn measure_curve(runtime: &Runtime, report: &mut Report) -> anyhow::Result<()> {
+    const SIZES: [u64; 4] = [1_000, 10_000, 100_000, 1_000_000];
+    /// Elements of one turn, in as many runs as that takes.
+    const TURN: u64 = 100_000;
+    let bed = Bed::memory(runtime, false);
+    let sizes = SIZES.map(|size| scaled(size, 1_000));
+    let turn = |size: u64| {
+        let each = || {
+            let start = bed.start(flows::each(1, false), ("xs", flows::int_list(size as usize)));
+            runtime.block_on(bed.run(start, size))
+        };
+        repeated(&mut Did::default(), TURN.div_ceil(size) as usize, each)
+    };
+    let [a, b, c, d] = sizes;
+    let what = "an element by the length of the list (µs)";
+    let sides: &mut [Side<'_>] = &mut [&mut || turn(a), &mut || turn(b), &mut || turn(c), &mut || turn(d)];
+    let rounds = Rounds::run(what, 0, sides)?;
+    bed.close(runtime)?;
+    let us: Vec<f64> = (0..sizes.len()).map(|side| rounds.median(side)).collect();
+    let (least, most) = (us.iter().copied().fold(f64::MAX, f64::min), us.iter().copied().fold(0.0, f64::max));
+    let line = Line {
+        what: "the dearest element of lists of 1 000 to 1 000 000, against the cheapest".into(),
+        ours: format!("{most:.2} µs"),
+        theirs: format!("{least:.2} µs"),
+        figure: most / least,
+        target: Target::AtMost(1.25),
+    };
+    report.key("each_curve", line);
+    report.detail("curve", json!({ "elements": sizes, "us": report::figures(&us) }));
     Ok(())
 }
 

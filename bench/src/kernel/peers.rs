@@ -8,8 +8,8 @@ mod durare;
 mod duroxide;
 
 use super::{
-    bed::{Bed, Did},
-    durable::{self, FUSED_TIMES, several, turn},
+    bed::{Bed, Did, several},
+    durable::{self, FUSED_TIMES, turn},
     runtime,
 };
 use anyhow::ensure;

@@ -28,16 +28,18 @@ pub struct Inbox {
 impl Inbox {
     /// Encodes the inbox as a row.
     pub fn to_row(&self) -> Row {
-        let (id, prefix) = (self.group.id(), self.prefix.as_bytes());
-        let mut row = Vec::with_capacity(5 + id.len() + prefix.len() + self.note.len());
-        row.push(self.group.kind() as u8);
-        for part in [id, prefix] {
+        Inbox::with_head(&self.group, self.prefix.as_bytes(), |head| {
+            Row::from([&head.concat()[..], &self.note].concat())
+        })
+    }
+
+    /// Hands on the bytes of a row before its note.
+    pub(crate) fn with_head<T>(group: &Group, prefix: &[u8], rest: impl FnOnce(&[&[u8]]) -> T) -> T {
+        let length = |part: &[u8]| {
             let length = u16::try_from(part.len()).expect("names are shorter than limits::NAME_BYTES_MAX");
-            row.extend_from_slice(&length.to_le_bytes());
-            row.extend_from_slice(part);
-        }
-        row.extend_from_slice(&self.note);
-        Row::from(row)
+            length.to_le_bytes()
+        };
+        rest(&[&[group.kind() as u8], &length(group.id()), group.id(), &length(prefix), prefix])
     }
 
     /// Decodes a row that [`Inbox::to_row`] encoded; `None` if the row is not an inbox.
@@ -50,6 +52,12 @@ impl Inbox {
     pub fn place(row: &[u8]) -> Option<(Group, &[u8])> {
         let (kind, [id, prefix, _]) = parts(row)?;
         Some((Group::of_kind(kind, id), prefix))
+    }
+
+    /// Returns the note, from a row that [`Inbox::to_row`] encoded.
+    pub fn note(row: &[u8]) -> Option<&[u8]> {
+        let (_, [.., note]) = parts(row)?;
+        Some(note)
     }
 
     /// [`Inbox::from_row`] can decode this row.
@@ -128,6 +136,7 @@ mod tests {
     fn an_inbox_survives_being_stored_and_nothing_else_reads_as_one() {
         let inbox = Inbox { group: Group::rows("run"), prefix: Name::new("a/3/"), note: vec![1, 2] };
         assert_eq!(Inbox::from_row(&inbox.to_row()), Some(inbox.clone()));
+        assert_eq!(Inbox::note(&inbox.to_row()), Some(&inbox.note[..]));
         assert_eq!(Inbox::place(&inbox.to_row()), Some((inbox.group.clone(), inbox.prefix.as_bytes())));
         for cut in 0..inbox.to_row().len() - inbox.note.len() {
             assert_eq!(Inbox::from_row(&inbox.to_row()[..cut]), None, "cut at {cut}");

@@ -28,7 +28,7 @@ pub(crate) use heartbeat::{Heartbeat, Heartbeats, Hold, Stop};
 use onceflow_core::{Batch, Fences, Group, Key, Name, Row, Shard, limits::SCAN_ROWS_MAX, protocol::claim::WorkClaim};
 use onceflow_store::{
     Records,
-    records::{Scan, get_one},
+    records::{Scan, commit_kept, get_one},
     values::Values,
 };
 use std::sync::Arc;
@@ -93,6 +93,6 @@ impl Kernel {
     /// Commits a batch about a claim. True if it was applied: else the claim is not as it was read.
     pub(crate) async fn apply(&self, batch: Batch) -> Result<bool, Error> {
         assert!(!batch.requires.is_empty(), "a batch about a claim rests on none: it would be applied to any worker's");
-        Ok(self.records.commit(batch).await?.is_applied())
+        Ok(commit_kept(&*self.records, &batch).await?.is_applied())
     }
 }

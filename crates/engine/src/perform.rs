@@ -49,36 +49,41 @@ pub(crate) async fn perform(worker: &Worker, job: &Job, slot: &Slot) -> Result<O
         step::ready_step(&job.claim.row).ok_or_else(|| Error::damaged(format!("the ready row of step {step:?}")))?;
     let run = match shared.runs.run(id, Some(ready_step.generation)).await? {
         Some(run) if run.plan.keys.generation == ready_step.generation => run,
-        _ if step.node == TEARDOWN => return removing::remove_plan(shared, job, id, step, &ready_step).await,
-        _ => return drop_stale(shared, job, Keys::new(id, ready_step.generation), step, &ready_step).await,
+        // Rare futures are boxed here and below: a slot is as large as its largest future, and moved when it starts.
+        _ if step.node == TEARDOWN => return Box::pin(removing::remove_plan(shared, job, id, step, &ready_step)).await,
+        _ => {
+            let keys = Keys::new(id, ready_step.generation);
+            return Box::pin(drop_stale(shared, job, keys, step, &ready_step)).await;
+        }
     };
     let Some(frame) = shared.runs.frame(&run, step.frame).await? else {
-        return missing(shared, job, format!("the frame of step {step:?} of run `{}`", run.key)).await;
+        let what = format!("the frame of step {step:?} of run `{}`", run.key);
+        return Box::pin(missing(shared, job, what)).await;
     };
     let inbox = arrived(shared, job).await?;
     let taken = Taken { step, claim: job.claim.clone(), ready_step, frame, inbox };
     let work = Work { worker, slot, run, taken, position: job.position };
     let ending = match step.node {
-        SETTLE => Some(settling::settle(&work).await),
-        UNDO => Some(Undoing::new(&work).perform().await),
-        TEARDOWN => Some(removing::tear_down(&work).await),
+        SETTLE => Some(Box::pin(settling::settle(&work)).await),
+        UNDO => Some(Box::pin(Undoing::new(&work).perform()).await),
+        TEARDOWN => Some(Box::pin(removing::tear_down(&work)).await),
         _ => None,
     };
     match ending {
-        Some(Err(error)) if !worker.is_stopping() => return Err(Trouble::new(&work, error).count().await),
+        Some(Err(error)) if !worker.is_stopping() => return Err(Box::pin(Trouble::new(&work, error).count()).await),
         Some(performed) => return performed,
         None => {}
     }
     if !work.run.state().phase.dispatches() {
-        return work.stand_back().await;
+        return Box::pin(work.stand_back()).await;
     }
     let performed = match step.node {
-        LANE => container::open_chunk(&work).await,
+        LANE => Box::pin(container::open_chunk(&work)).await,
         END => closing::end(&work).await,
         _ => container::perform_node(&work).await,
     };
     match performed {
-        Err(error) if error.is_damage() || !worker.is_stopping() => Trouble::new(&work, error).settle().await,
+        Err(error) if error.is_damage() || !worker.is_stopping() => Box::pin(Trouble::new(&work, error).settle()).await,
         performed => performed,
     }
 }

@@ -149,22 +149,17 @@ impl Runs {
     }
 
     pub(crate) fn remember(&self, plan: InstalledProgram, header: Header, state: RunState) -> Arc<Run> {
-        let id = plan.keys.run;
-        let key = Arc::from(header.key.as_str());
-        let run = Arc::new(Run {
-            plan,
-            header,
-            key,
-            state: Mutex::new(state),
-            frames: Mutex::default(),
-            places: Mutex::default(),
-        });
+        let run = Run::new(plan, header, state);
+        self.cache(&run);
+        run
+    }
+
+    pub(crate) fn cache(&self, run: &Arc<Run>) {
         let mut runs = lock(&self.runs);
         while runs.len() >= RUNS_MAX {
             runs.pop_first();
         }
-        runs.insert(id, run.clone());
-        run
+        runs.insert(run.plan.keys.run, run.clone());
     }
 
     /// Notes that this process removed a run.
@@ -269,6 +264,12 @@ fn gone(id: FrameId) -> Error {
 }
 
 impl Run {
+    pub(crate) fn new(plan: InstalledProgram, header: Header, state: RunState) -> Arc<Self> {
+        let key = Arc::from(header.key.as_str());
+        let (state, frames, places) = (Mutex::new(state), Mutex::default(), Mutex::default());
+        Arc::new(Run { plan, header, key, state, frames, places })
+    }
+
     /// After a failure, steps that do not depend on it continue.
     pub(crate) fn finish_independent(&self) -> bool {
         self.plan.settings().finish_independent.unwrap_or(self.header.finish_independent)

@@ -108,6 +108,10 @@ impl FileData {
 #[derive(Clone)]
 pub struct Step {
     pub(crate) at: Arc<At>,
+    /// The task: its index in the program.
+    pub(crate) task: u32,
+    /// The place of the task among those that are fused into the step.
+    pub(crate) fused: Option<u16>,
     pub(crate) attempt: u32,
     /// The suspended attempt that this one continues.
     pub(crate) resumed: Option<Arc<Resumed>>,
@@ -140,24 +144,15 @@ pub struct Used {
     pub peak_bytes: Option<u64>,
 }
 
-/// The position of a step in its run and program.
+/// The position of a step in its run and program; tasks that are fused share it.
 pub(crate) struct At {
     pub(crate) run: RunId,
     pub(crate) inputs: Vec<Held>,
     pub(crate) place: InstancePath,
     pub(crate) program: Arc<Program>,
-    pub(crate) path: Path,
-    /// Index into the program's tasks.
-    pub(crate) task: u32,
+    /// The block and node in the program; of a compensation, which has none, a block that does not exist.
+    pub(crate) node: (u32, u32),
     pub(crate) resources: Arc<Resources>,
-}
-
-/// A path in the program: that of a node, or of a task inside a fused node.
-#[derive(Clone, Copy)]
-pub(crate) struct Path {
-    pub(crate) block: u32,
-    pub(crate) node: u32,
-    pub(crate) fused: Option<u16>,
 }
 
 impl Step {
@@ -175,12 +170,12 @@ impl Step {
 
     /// The step's address in the run: `/align[3]/sort`.
     pub fn address(&self) -> String {
-        self.at.address()
+        self.at.address(self.fused)
     }
 
     /// The task as the flow specifies it: for bodies that serve many tasks. `None` for a step that belongs to no run.
     pub fn spec(&self) -> Option<&TaskSpec> {
-        self.at.program.tasks.get(self.at.task as usize)
+        self.at.program.tasks.get(self.task as usize)
     }
 
     /// The run it belongs to.
@@ -254,17 +249,19 @@ impl Step {
     /// A step that belongs to no run, for tests of bodies.
     pub fn detached(key: [u8; 8], attempt: u32) -> Self {
         let program = Program { blocks: vec![], tasks: vec![], constants: vec![] };
-        let path = Path { block: 0, node: 0, fused: None };
         let at = At {
             run: RunId(key),
             inputs: vec![],
             place: InstancePath::root(),
             program: Arc::new(program),
-            path,
-            task: 0,
+            node: (0, 0),
             resources: Arc::default(),
         };
-        Step { at: Arc::new(at), attempt, resumed: None, tx: None, reserved: None, aside: None }
+        Step::new(Arc::new(at), 0, attempt)
+    }
+
+    pub(crate) fn new(at: Arc<At>, task: u32, attempt: u32) -> Self {
+        Step { at, task, fused: None, attempt, resumed: None, tx: None, reserved: None, aside: None }
     }
 
     /// The engine's resource of this type: see [`Options::resources`](crate::Options::resources).
@@ -274,10 +271,10 @@ impl Step {
 }
 
 impl At {
-    pub(crate) fn address(&self) -> String {
-        let node = self.program.blocks.get(self.path.block as usize);
-        let node = node.and_then(|block| block.nodes.get(self.path.node as usize));
-        let path = match (node.map(|node| &node.op), self.path.fused) {
+    pub(crate) fn address(&self, fused: Option<u16>) -> String {
+        let (block, node) = self.node;
+        let node = self.program.blocks.get(block as usize).and_then(|block| block.nodes.get(node as usize));
+        let path = match (node.map(|node| &node.op), fused) {
             (Some(NodeOp::Fused(tasks)), Some(at)) => &tasks[usize::from(at)].path,
             _ => match node {
                 Some(node) => &node.path,

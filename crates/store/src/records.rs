@@ -15,8 +15,10 @@
 //! caller that tells anyone else (prints, replies, starts work that touches the world, unlinks a blob) awaits
 //! [`Records::durable`] first; also for refusals and for rows it has read, see [`Records::position`].
 
+mod in_process;
 mod server;
 
+pub use in_process::{InProcessRecords, commit_kept, get_one, is_durable};
 pub use server::{ServerRecords, SweepReport, SweepRequest, UNORDERED_GROUPS, UnorderedPage, walk};
 
 use crate::world::BoxFuture;
@@ -183,6 +185,11 @@ pub trait Records: Send + Sync + 'static {
         BatchLimits::SERVER
     }
 
+    /// The abilities of a store whose rows are in this process; `None` if they are elsewhere.
+    fn in_process(&self) -> Option<&dyn InProcessRecords> {
+        None
+    }
+
     /// The abilities of a store whose rows are on a server; `None` if they are in this process or on this machine.
     fn server(&self) -> Option<&dyn ServerRecords> {
         None
@@ -194,9 +201,4 @@ pub async fn commit_durably(records: &dyn Records, batch: Batch) -> Result<Commi
     let outcome = records.commit(batch).await?;
     records.durable(outcome.position()).await?;
     Ok(outcome)
-}
-
-/// Reads one row.
-pub async fn get_one(records: &dyn Records, shard: Shard, key: Key) -> Result<Option<Row>, Error> {
-    Ok(records.get(shard, &[key]).await?.pop().flatten())
 }

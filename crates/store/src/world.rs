@@ -46,17 +46,23 @@ pub struct Uptime {
     pub ms: u64,
 }
 
+/// The boot id, as Linux reports it in `/proc`: read once, because a process does not outlive it.
+fn boot() -> Option<u128> {
+    static BOOT: std::sync::OnceLock<Option<u128>> = std::sync::OnceLock::new();
+    *BOOT.get_or_init(|| {
+        let said = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let id: String = said.chars().filter(char::is_ascii_hexdigit).collect();
+        u128::from_str_radix(&id, 16).ok()
+    })
+}
+
 /// Boot id and uptime, as Linux reports them in `/proc`.
 fn uptime() -> Option<Uptime> {
-    let read = |path: &str| std::fs::read_to_string(path).ok();
-    let id: String = read("/proc/sys/kernel/random/boot_id")?.chars().filter(char::is_ascii_hexdigit).collect();
-    let said = read("/proc/uptime")?;
+    let boot = boot()?;
+    let said = std::fs::read_to_string("/proc/uptime").ok()?;
     let (seconds, hundredths) = said.split_whitespace().next()?.split_once('.')?;
     let hundredths: u64 = hundredths.get(..2)?.parse().ok()?;
-    Some(Uptime {
-        boot: u128::from_str_radix(&id, 16).ok()?,
-        ms: seconds.parse::<u64>().ok()? * 1000 + hundredths * 10,
-    })
+    Some(Uptime { boot, ms: seconds.parse::<u64>().ok()? * 1000 + hundredths * 10 })
 }
 
 /// The world for tasks that must go on while user code blocks the threads it runs on.

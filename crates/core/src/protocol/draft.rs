@@ -25,6 +25,7 @@ use crate::{
     value::{Element, ValueChange, ValueId},
 };
 use std::{
+    borrow::Cow,
     collections::BTreeSet,
     sync::{Arc, PoisonError, RwLock},
 };
@@ -44,6 +45,8 @@ pub struct InstalledProgram {
     /// The queue of every task, by its own class.
     queues: Arc<[Group]>,
     internal: Group,
+    /// The ready row of the settling step, which nearly every commit may trigger.
+    settle: (Name, Row),
     /// The settings that changed since the program was installed, as last read.
     settings: Arc<RwLock<Arc<Settings>>>,
 }
@@ -53,6 +56,9 @@ impl InstalledProgram {
     pub fn new(shard: Shard, keys: Keys, program: Arc<Program>, wiring: Arc<Wiring>) -> Self {
         assert_eq!(wiring.blocks.len(), program.blocks.len(), "a program is installed with the wiring of another");
         let queues = program.tasks.iter().map(|task| keys::class_queue(&task.class)).collect();
+        let settle = StepId::of_run(SETTLE);
+        let ready_step = ReadyStep::begins(keys.generation, program::ROOT, vec![]);
+        let settle = (settle.queue_name(keys.run, keys.generation), ready_row(&keys, settle, &ready_step));
         InstalledProgram {
             shard,
             keys,
@@ -60,6 +66,7 @@ impl InstalledProgram {
             wiring,
             queues,
             internal: keys::internal_queue(),
+            settle,
             settings: Arc::default(),
         }
     }
@@ -87,7 +94,7 @@ impl InstalledProgram {
 
     /// Returns the class of a node's steps; `None` if they are internal.
     pub fn class(&self, block: BlockIndex, node: NodeIndex) -> Option<String> {
-        Some(self.spec(block, node)?.class)
+        Some(self.spec(block, node)?.class.clone())
     }
 
     /// Returns the class that a node's steps had when the program was installed; `None` if they are internal.
@@ -97,11 +104,11 @@ impl InstalledProgram {
 
     /// Returns the task of a node with its present settings; of a fused one, the first: fused tasks agree in effect,
     /// class and limits. `None` if its steps are internal.
-    pub fn spec(&self, block: BlockIndex, node: NodeIndex) -> Option<TaskSpec> {
-        let spec = self.program.tasks[self.task(block, node)? as usize].clone();
+    pub fn spec(&self, block: BlockIndex, node: NodeIndex) -> Option<Cow<'_, TaskSpec>> {
+        let spec = &self.program.tasks[self.task(block, node)? as usize];
         Some(match self.settings().steps.get(&(block, node)) {
-            Some(settings) => settings.applied_to(spec),
-            None => spec,
+            Some(settings) => Cow::Owned(settings.applied_to(spec.clone())),
+            None => Cow::Borrowed(spec),
         })
     }
 
@@ -196,21 +203,13 @@ impl<'a> Draft<'a> {
 
     /// Returns the operation that makes the settling step ready, which decides how the run continues.
     pub fn settle(&self) -> Op {
-        let ready_step = self.ready_step(program::ROOT, vec![]);
-        self.ready(StepId::of_run(SETTLE), &self.plan.internal, &ready_step)
+        let (name, row) = self.plan.settle.clone();
+        Op::Put(Key { group: self.plan.internal.clone(), name }, row)
     }
 
     /// Returns the content of the ready row of a step of this generation.
     pub fn ready_step(&self, block: BlockIndex, inputs: Vec<Received>) -> ReadyStep {
-        ReadyStep {
-            generation: self.plan.keys.generation,
-            block,
-            failed: 0,
-            started: None,
-            cursor: 0,
-            inputs,
-            resumed: None,
-        }
+        ReadyStep::begins(self.plan.keys.generation, block, inputs)
     }
 
     /// Returns the operation that makes a step ready.
@@ -471,10 +470,9 @@ fn element_of(outcome: &Outcome) -> Element {
 
 /// Returns a step's row in a queue. Deliveries that come with the ready row need no inbox.
 pub fn ready_row(keys: &Keys, step: StepId, ready_step: &ReadyStep) -> Row {
-    let note = rows::write(ready_step).to_vec();
-    let inbox = match ready_step.inputs.is_empty() {
-        true => Inbox { group: keys.rows.clone(), prefix: keys.inbox(step), note },
-        false => Inbox { group: Group::rows(""), prefix: Name::default(), note },
-    };
-    inbox.to_row()
+    let write = |head: &[&[u8]]| rows::write_after(head, ready_step);
+    match ready_step.inputs.is_empty() {
+        true => Inbox::with_head(&keys.rows, keys.inbox(step).as_bytes(), write),
+        false => Inbox::with_head(&Group::rows(""), b"", write),
+    }
 }

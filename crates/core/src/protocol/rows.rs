@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use encoding::VERSION;
+pub(crate) use encoding::write_after;
 pub use encoding::{ListWriter, bytes, read, read_list, write};
 
 /// The row that every commit requires. It contains no progress, so it does not change while steps of the run commit.
@@ -54,7 +55,11 @@ impl RunState {
     /// Encodes the state. Commits compare it byte by byte, also with rows of earlier versions, so it still has no
     /// checksum.
     pub fn to_row(&self) -> Row {
-        Row::from(postcard::to_extend(self, vec![VERSION]).expect("rows are plain data"))
+        /// More than the version, two numbers, and a phase with its time take.
+        const BYTES_MAX: usize = 32;
+        let mut bytes = [VERSION; BYTES_MAX];
+        let len = postcard::to_slice(self, &mut bytes[1..]).expect("a state is small").len();
+        Row::new(&bytes[..1 + len])
     }
 }
 
@@ -133,6 +138,13 @@ pub struct ReadyStep {
     /// The suspended attempt that it continues. Rows of earlier versions end before this field.
     #[serde(deserialize_with = "none_at_the_end")]
     pub resumed: Option<Resumed>,
+}
+
+impl ReadyStep {
+    /// Returns a step that was never tried, with these deliveries.
+    pub fn begins(generation: Generation, block: BlockIndex, inputs: Vec<Received>) -> Self {
+        ReadyStep { generation, block, failed: 0, started: None, cursor: 0, inputs, resumed: None }
+    }
 }
 
 /// The continuation of a suspended attempt.

@@ -123,7 +123,7 @@ impl Taken {
 
 /// Decodes the ready row of a step.
 pub fn ready_step(row: &Row) -> Option<ReadyStep> {
-    Inbox::from_row(row).and_then(|inbox| rows::read(&inbox.note))
+    rows::read(Inbox::note(row)?)
 }
 
 /// The ready row of a step, as it is now, stands for the attempt that was claimed: its claim may be put back if the

@@ -13,11 +13,13 @@ use crate::{
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use onceflow_core::{
+    Fence,
     payload::{Payload, Stored},
     protocol::rows::Held,
 };
 use onceflow_store::values::{SourceFile, Values, limits::INLINE_FILE_BYTES_MAX};
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     path::{Component, Path, PathBuf},
     sync::{Arc, Mutex},
@@ -25,8 +27,7 @@ use std::{
 
 /// A directory for the files of an attempt: created with the first file, removed when the attempt is over.
 pub(crate) struct Scratch {
-    directory: PathBuf,
-    is_ours: bool,
+    directory: ScratchDirectory,
     taken: Mutex<BTreeSet<PathBuf>>,
     given: Mutex<BTreeMap<PathBuf, Stored>>,
     /// The engine's small files, and those in use here; `None` in a directory of the caller's.
@@ -36,6 +37,12 @@ pub(crate) struct Scratch {
     sources: Mutex<Vec<SourceFile>>,
     for_sources: ForSources,
     links: bool,
+}
+
+/// The directory of a [`Scratch`]. That of an attempt is named only when it is needed: most attempts have no files.
+enum ScratchDirectory {
+    OfCaller(PathBuf),
+    OfAttempt(Fence),
 }
 
 /// The treatment of files by reference.
@@ -50,15 +57,27 @@ enum ForSources {
 }
 
 impl Scratch {
-    /// A directory that is removed when this is dropped.
-    pub(crate) fn new(directory: PathBuf, small: Arc<SmallFiles>) -> Self {
-        Scratch::at(directory, Some(small))
+    /// The directory of an attempt, beside the engine's small files; it is removed when this is dropped.
+    pub(crate) fn new(attempt: Fence, small: Arc<SmallFiles>) -> Self {
+        Scratch::at(ScratchDirectory::OfAttempt(attempt), Some(small))
     }
 
-    fn at(directory: PathBuf, small: Option<Arc<SmallFiles>>) -> Self {
+    fn of_caller(directory: impl Into<PathBuf>) -> Self {
+        Scratch::at(ScratchDirectory::OfCaller(directory.into()), None)
+    }
+
+    fn at(directory: ScratchDirectory, small: Option<Arc<SmallFiles>>) -> Self {
         let (taken, given, in_use, sources) = Default::default();
         let for_sources = if small.is_some() { ForSources::Checked } else { ForSources::Copied };
-        Scratch { directory, is_ours: small.is_some(), taken, given, small, in_use, sources, for_sources, links: false }
+        Scratch { directory, taken, given, small, in_use, sources, for_sources, links: false }
+    }
+
+    fn directory(&self) -> Cow<'_, Path> {
+        match (&self.directory, &self.small) {
+            (ScratchDirectory::OfCaller(directory), _) => Cow::Borrowed(directory),
+            (ScratchDirectory::OfAttempt(fence), Some(small)) => Cow::Owned(small.beside(&format!("onceflow-{fence}"))),
+            (ScratchDirectory::OfAttempt(_), None) => unreachable!("an attempt has the engine's small files"),
+        }
     }
 
     /// The same, for bodies that must be given the file even if it has changed: compensations and checks of outcomes
@@ -81,12 +100,13 @@ impl Scratch {
     /// The path for a file of this name: in a subdirectory of its own if the name is taken.
     fn path(&self, name: &str) -> PathBuf {
         let mut taken = lock(&self.taken);
-        let mut path = self.directory.join(name);
+        let directory = self.directory();
+        let mut path = directory.join(name);
         for apart in 2_u64.. {
             if taken.insert(path.clone()) {
                 break;
             }
-            path = self.directory.join(format!(".{apart}")).join(name);
+            path = directory.join(format!(".{apart}")).join(name);
         }
         path
     }
@@ -94,12 +114,14 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if self.is_ours
-            && !lock(&self.taken).is_empty()
-            && self.directory.exists()
-            && let Err(error) = onceflow_store::tree::remove(&self.directory)
+        if matches!(self.directory, ScratchDirectory::OfCaller(_)) || lock(&self.taken).is_empty() {
+            return;
+        }
+        let directory = self.directory();
+        if directory.exists()
+            && let Err(error) = onceflow_store::tree::remove(&directory)
         {
-            tracing::warn!(%error, directory = ?self.directory, "a scratch directory could not be removed");
+            tracing::warn!(%error, ?directory, "a scratch directory could not be removed");
         }
     }
 }
@@ -112,7 +134,7 @@ pub(crate) async fn load_into(
     directory: Option<&Path>,
     links: bool,
 ) -> Result<Data, Error> {
-    let mut scratch = directory.map(|directory| Scratch::at(directory.to_owned(), None));
+    let mut scratch = directory.map(Scratch::of_caller);
     if let Some(scratch) = &mut scratch {
         scratch.links = links;
     }
@@ -121,13 +143,13 @@ pub(crate) async fn load_into(
 
 /// As [`load_into`], for the inputs of a run: files by reference keep their own path.
 pub(crate) async fn load_inputs(values: &Values, payload: &Payload, directory: &Path) -> Result<Data, Error> {
-    let scratch = Scratch::at(directory.to_owned(), None).without_checks();
+    let scratch = Scratch::of_caller(directory).without_checks();
     load(values, payload, Some(&scratch)).await
 }
 
 /// As [`load`]; files are listed with name and digest, and not written: their paths are empty.
 pub(crate) async fn peek(values: &Values, payload: &Payload) -> Result<Data, Error> {
-    load(values, payload, Some(&Scratch::at(PathBuf::new(), None))).await
+    load(values, payload, Some(&Scratch::of_caller(PathBuf::new()))).await
 }
 
 /// Reads all data that a payload stands for. Files are placed where a task can read them.
@@ -198,7 +220,7 @@ async fn file(values: &Values, name: &str, content: &Stored, scratch: Option<&Sc
     let Some(scratch) = scratch else {
         return Err(Error::Inputs(format!("file `{name}` cannot be read without a directory to put it into")));
     };
-    if scratch.directory.as_os_str().is_empty() {
+    if matches!(&scratch.directory, ScratchDirectory::OfCaller(none) if none.as_os_str().is_empty()) {
         let known = Some(KnownContent { digest: content.digest, len: content.len });
         return Ok(FileData { known, ..FileData::new(name, PathBuf::new()) });
     }

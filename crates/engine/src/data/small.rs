@@ -97,6 +97,11 @@ impl SmallFiles {
         Ok((path, in_use))
     }
 
+    /// The path of this name in the directory around that of the cache.
+    pub(super) fn beside(&self, name: &str) -> PathBuf {
+        self.directory.with_file_name(name)
+    }
+
     /// Takes the lock file beside the directory, before the first file or directory of an attempt is created; it is
     /// held until they are removed.
     pub(crate) fn hold_lock(&self) -> Result<(), Error> {

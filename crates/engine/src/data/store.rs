@@ -90,7 +90,11 @@ impl<'a> Storing<'a> {
 
     /// Stores one output, and answers the outcome that its consumers are delivered.
     pub(crate) async fn store(&mut self, data: &Data) -> Result<Outcome, Error> {
-        Ok(Outcome::of(self.payload(data).await?))
+        match data {
+            // Without a future of its own: most outputs are small.
+            Data::Bytes(bytes) if bytes.len() <= INLINE_BYTES_MAX => Ok(Outcome::Value(Payload::inline(bytes))),
+            data => Ok(Outcome::of(self.payload(data).await?)),
+        }
     }
 
     /// The changes that put the stored values and release those put ahead, for the batch they are for.

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     Error, Handle,
+    runs::Run,
     shared::{Shared, lock},
 };
 use onceflow_core::{
@@ -191,9 +192,10 @@ impl<'a> Starting<'a> {
         let frame = root_frame(self.asked, &inputs, planned.reused);
         let plan = shared.runs.plan(Keys::new(id, generation), planned.program);
         let replaced = seen.as_deref().and_then(rows::read::<Head>);
-        let mut draft = run::start(&plan, &header, &frame, seen);
+        let run = Run::new(plan, header, RunState::begins(generation));
+        let mut draft = run::start(&run.plan, &run.header, &frame, seen);
         if let Some(Head::Finished(replaced)) = replaced {
-            run::supersede(&mut draft.batch, &replaced, header.started);
+            run::supersede(&mut draft.batch, &replaced, run.header.started);
         }
         write_reasons(self.shared, &mut draft.batch, (id, generation), (&planned.explanation, planned.is_partial))
             .await?;
@@ -202,9 +204,25 @@ impl<'a> Starting<'a> {
         }
         // Held until the start is published, so that no event of the run comes before it.
         let _order = shared.events.order_if_wanted().await;
-        let Some(position) = self.commit_beginning(draft, &changes).await? else { return Ok(None) };
+        // The id of a first generation is new. It is cached before its steps are ready, so that a worker that claims one
+        // at once does not read the program again.
+        let is_first = generation == Generation(0);
+        if is_first {
+            shared.runs.cache(&run);
+        }
+        let position = match self.commit_beginning(draft, &changes).await {
+            Ok(Some(position)) => position,
+            not_begun => {
+                if is_first {
+                    shared.runs.forget(id);
+                }
+                return not_begun.map(|_| None);
+            }
+        };
         shared.signals.due.notify_one();
-        let run = shared.runs.remember(plan, header, RunState::begins(generation));
+        if !is_first {
+            shared.runs.cache(&run);
+        }
         let what = crate::events::EventKind::DidStart { generation: generation.0 };
         shared.events.tell(position, &run, what);
         Ok(Some(self.handle(id)))

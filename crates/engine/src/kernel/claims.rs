@@ -62,7 +62,7 @@ impl Kernel {
     pub(crate) async fn take(&self, asked: &Asked) -> Result<Option<Job>, Error> {
         let mut batch = Batch::new(self.shard);
         batch.claim = Some(asked.claim());
-        match self.records.commit(batch).await {
+        match records::commit_kept(&*self.records, &batch).await {
             Ok(result) => Ok(result.applied().and_then(|committed| asked.job(committed))),
             Err(records::Error::Unknown(_)) => self.taken_unseen(asked).await,
             Err(error) => Err(error.into()),

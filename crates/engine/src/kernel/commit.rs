@@ -189,7 +189,7 @@ impl Kernel {
     async fn send(&self, batch: &Batch) -> Result<CommitResult, records::Error> {
         let mut lost = None;
         for _ in 0..REPLIES_LOST_MAX {
-            match self.records.commit(batch.clone()).await {
+            match records::commit_kept(&*self.records, batch).await {
                 Ok(CommitResult::Applied(committed)) => {
                     self.values.notify_committed(&committed);
                     return Ok(CommitResult::Applied(committed));

@@ -20,14 +20,12 @@ use tokio::sync::Notify;
 
 /// The work that this worker has claimed, and that part of it which runs. `W` describes running work to its owner.
 pub(crate) struct Heartbeats<W> {
-    /// All claimed work that is not done, also while it waits for a thread.
-    held: Mutex<BTreeMap<Fence, WorkClaim>>,
+    /// All claimed work that is not done, also while it waits for a thread, by its identity.
+    held: Mutex<BTreeMap<Name, WorkClaim>>,
     /// Held work that runs and can be told to end, by its claim and the number of the watch: work that is stored is
     /// watched while the pause between two tries is.
     working: Mutex<BTreeMap<(Fence, u64), Working<W>>>,
     watches: AtomicU64,
-    /// The claims of held work, by the identity of the work.
-    names: Mutex<BTreeMap<Name, Fence>>,
     /// Work that may be stopped must end.
     interrupted: AtomicBool,
     /// Signals that work began to be watched.
@@ -68,12 +66,13 @@ impl Bell {
 /// Keeps the heartbeats of claimed work until it is dropped.
 pub(crate) struct Hold<W> {
     of: Arc<Heartbeats<W>>,
+    name: Name,
     fence: Fence,
 }
 
 impl<W> Drop for Hold<W> {
     fn drop(&mut self) {
-        self.of.release(self.fence);
+        self.of.release(&self.name, self.fence);
     }
 }
 
@@ -110,7 +109,6 @@ impl<W> Default for Heartbeats<W> {
             held: Mutex::default(),
             working: Mutex::default(),
             watches: AtomicU64::new(0),
-            names: Mutex::default(),
             interrupted: AtomicBool::new(false),
             began: Notify::new(),
         }
@@ -121,22 +119,24 @@ impl<W> Heartbeats<W> {
     /// Starts the heartbeats of claimed work. Fails with the other claim if this worker has the work already: the store
     /// had forgotten that claim.
     pub(crate) fn hold(self: &Arc<Self>, job: &Job) -> Result<Hold<W>, Fence> {
-        let claim = &job.claim;
-        match lock(&self.names).entry(claim.name.clone()) {
-            Entry::Occupied(has) if *has.get() != claim.fence => return Err(*has.get()),
-            entry => *entry.or_insert(claim.fence),
+        let WorkClaim { name, fence, .. } = &job.claim;
+        match lock(&self.held).entry(name.clone()) {
+            Entry::Occupied(has) => {
+                let before = has.get().fence;
+                assert!(before != *fence, "fence {fence} was granted twice: a fence is unique for ever");
+                return Err(before);
+            }
+            Entry::Vacant(entry) => entry.insert(job.claim.clone()),
         };
-        let before = lock(&self.held).insert(claim.fence, claim.clone());
-        assert!(before.is_none(), "fence {} was granted twice: a fence is unique for ever", claim.fence);
-        Ok(Hold { of: self.clone(), fence: claim.fence })
+        Ok(Hold { of: self.clone(), name: name.clone(), fence: *fence })
     }
 
     /// Stops the heartbeats of work, before it is given back: a heartbeat would claim it again.
-    pub(crate) fn release(&self, fence: Fence) {
-        let Some(WorkClaim { name, .. }) = lock(&self.held).remove(&fence) else { return };
-        let mut names = lock(&self.names);
-        if names.get(&name) == Some(&fence) {
-            names.remove(&name);
+    pub(crate) fn release(&self, name: &Name, fence: Fence) {
+        if let Entry::Occupied(has) = lock(&self.held).entry(name.clone())
+            && has.get().fence == fence
+        {
+            has.remove();
         }
     }
 
@@ -148,14 +148,14 @@ impl<W> Heartbeats<W> {
         names.collect::<Vec<_>>().join(", ")
     }
 
-    /// This worker has work under that claim.
-    fn holds(&self, fence: Fence) -> bool {
-        lock(&self.held).contains_key(&fence)
+    /// This worker has the work of this name under that claim.
+    fn holds(&self, name: &Name, fence: Fence) -> bool {
+        self.claim_of(name) == Some(fence)
     }
 
     /// The claim under which this worker has the work of this name.
     pub(crate) fn claim_of(&self, name: &Name) -> Option<Fence> {
-        lock(&self.names).get(name).copied()
+        lock(&self.held).get(name).map(|claim| claim.fence)
     }
 
     /// Watches over running work: it is told when it must end. Only the loss of the claim ends it, and an interruption of
@@ -221,7 +221,7 @@ impl<W> Heartbeats<W> {
         let deadline = kernel.lease_end().await?;
         for claim in held {
             let is_ours = kernel.apply(claim.renew(kernel.shard, deadline)).await?
-                || !self.holds(claim.fence)
+                || !self.holds(&claim.name, claim.fence)
                 || kernel.claim_again(&claim).await?;
             if is_ours {
                 continue;
@@ -262,7 +262,7 @@ impl<W> Heartbeats<W> {
     async fn free(&self, kernel: &Kernel, queue: &Group, name: &Name, deadline: &Row) -> Result<bool, Error> {
         let ready = queue.key(name);
         let Some(claim) = kernel.row(claim::claim_key(&ready)).await? else { return Ok(false) };
-        if Fence::from_bytes(&claim).is_some_and(|fence| self.holds(fence)) {
+        if Fence::from_bytes(&claim).is_some_and(|fence| self.holds(name, fence)) {
             // Its heartbeat is late, and comes: a worker does not take over from itself.
             return Ok(false);
         }

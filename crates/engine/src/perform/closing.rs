@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Ends an instance, or closes an each.
 pub(super) async fn end(work: &Work<'_>) -> Result<Option<Job>, Error> {
     let closing = Closing::of(work)?;
-    if step::is_close_of_each(&work.taken) { closing.close_each().await } else { closing.end().await }
+    if step::is_close_of_each(&work.taken) { Box::pin(closing.close_each()).await } else { closing.end().await }
 }
 
 /// A step that ends the frame it stands in.

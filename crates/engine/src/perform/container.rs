@@ -5,9 +5,13 @@ use super::{Job, Work, failure, memo::StepMemo, task::TaskStep};
 use crate::{Error, events::EventKind, kernel::WorkCommit, seams};
 use onceflow_core::{
     Digest, limits,
-    model::program::{Node, NodeIndex, NodeOp, PortIndex, Program, Source},
+    model::{
+        program::{Node, NodeIndex, NodeOp, PortIndex, Source},
+        wiring::Consumer,
+    },
     payload::{Outcome, Payload},
     protocol::{
+        draft::InstalledProgram,
         ids::StepId,
         rows::{Held, RunState, Shape},
         step,
@@ -30,7 +34,7 @@ pub(super) async fn perform_node(work: &Work<'_>) -> Result<Option<Job>, Error> 
         NodeOp::Task(_) | NodeOp::Fused(_) => TaskStep::new(work, inputs).perform().await,
         NodeOp::Relay => work.give(&vec![inputs[0].outcome.clone(); node.outputs.len()], None).await,
         NodeOp::Each { .. } | NodeOp::Loop { .. } | NodeOp::Choice { .. } | NodeOp::Call { .. } => {
-            Opening { work, node, inputs }.open().await
+            Box::pin(Opening { work, node, inputs }.open()).await
         }
     }
 }
@@ -99,7 +103,7 @@ impl Opening<'_> {
                 false => Ok(None),
             };
         }
-        let elements = step::elements(n as u32, ops_per_element(&plan.program, plan, body), concurrency);
+        let elements = step::elements(n as u32, ops_per_element(plan, body), concurrency);
         let open = |state: RunState| step::open_each(plan, state, &self.work.taken, body, elements, &self.inputs, memo);
         let what = EventKind::DidOpen { address: self.work.address_if_wanted().await?, elements: elements.n };
         self.work.commit(&[], Some(what), open).await.map(WorkCommit::next)
@@ -156,10 +160,27 @@ pub(super) async fn open_chunk(work: &Work<'_>) -> Result<Option<Job>, Error> {
     work.commit(&[], None, open).await.map(WorkCommit::next)
 }
 
-/// Operations that opening one element takes, at most.
-fn ops_per_element(program: &Program, plan: &onceflow_core::protocol::draft::InstalledProgram, body: u32) -> usize {
-    let opening = &plan.wiring.blocks[body as usize].opening;
-    let delivered: usize = opening.targets.iter().map(|target| 4 + 2 * target.ports.len()).sum();
-    // An output that stands from the beginning may be a stored value: a small one in front of it, an edge, counts.
-    delivered + opening.enabled.len() + 6 * program.blocks[body as usize].outputs.len() + 4
+/// Operations that opening one element takes, at most, with those inside triggers.
+fn ops_per_element(plan: &InstalledProgram, body: u32) -> usize {
+    /// A join: its bit, and in its trigger the ready row, the count of live steps, and what happens at zero.
+    const JOIN_OPS: usize = 4;
+    /// The end of an element: its bit, and the join of the lanes.
+    const END_OPS: usize = 1 + JOIN_OPS;
+    /// An output that stands from the beginning may be a stored value: a small one in front of it, an edge, counts.
+    const OUTPUT_OPS: usize = 6;
+    let (block, wiring) = (&plan.program.blocks[body as usize], &plan.wiring.blocks[body as usize]);
+    let delivered = wiring.opening.targets.iter().map(|target| match target.to {
+        // The element's list is held by the frame, so a delivery that makes a step ready is its row alone.
+        Consumer::Node(node) if wiring.joins(node).is_some_and(|joins| joins.of == 1) => 1,
+        Consumer::Node(_) => target.ports.len() + JOIN_OPS,
+        Consumer::End => target.ports.len() * OUTPUT_OPS + 1 + END_OPS,
+    });
+    let is_standing = |source: Source| match source {
+        Source::Input(port) => !block.inputs[port as usize].varying,
+        Source::Constant(_) | Source::None => true,
+        Source::Node(..) => false,
+    };
+    let standing = block.outputs.iter().filter(|output| is_standing(output.from)).count();
+    let ended = if wiring.opening.end_enabled { END_OPS } else { 0 };
+    delivered.sum::<usize>() + wiring.opening.enabled.len() + standing * OUTPUT_OPS + ended
 }

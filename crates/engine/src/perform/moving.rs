@@ -44,7 +44,7 @@ pub(super) async fn move_to(work: &Work<'_>, queue: Group, unserved: Option<Unse
     if let Some(unserved) = unserved {
         batch.put(keys::unserved().key(unserved.name()), rows::write(&unserved));
     }
-    work.worker.alive.release(taken.claim.fence);
+    work.worker.alive.release(&taken.claim.name, taken.claim.fence);
     match shared.records.commit(batch).await?.is_applied() {
         true => Ok(()),
         false => stay(work).await,

@@ -15,7 +15,7 @@ use crate::{
     kernel::{Job, Stop, WorkCommit},
     seams,
     shared::lock,
-    task::{Data, Failure, FlowRows, Tx, Verdict},
+    task::{Body, Data, Failure, FlowRows, Tx, Verdict},
     worker::Reserved,
 };
 use body::{BodyRun, Interrupted};
@@ -31,7 +31,10 @@ use onceflow_core::{
 };
 use onceflow_store::{blobs, values};
 use start::StartRecord;
-use std::sync::{Arc, Mutex};
+use std::{
+    borrow::Cow,
+    sync::{Arc, Mutex},
+};
 pub(in crate::perform) use suspend::cancel_suspended;
 pub(crate) use unknown::{decide_done, may_decide};
 
@@ -39,7 +42,7 @@ pub(crate) use unknown::{decide_done, may_decide};
 pub(super) struct TaskStep<'a> {
     work: &'a Work<'a>,
     /// The task; of a fused step the first: fused tasks agree in effect, class and limits.
-    spec: TaskSpec,
+    spec: Cow<'a, TaskSpec>,
     inputs: Vec<Held>,
 }
 
@@ -49,31 +52,33 @@ impl<'a> TaskStep<'a> {
         TaskStep { work, spec: spec.expect("only tasks are performed here"), inputs }
     }
 
-    /// Checks that this worker offers all tasks of the step.
-    fn is_offered(&self) -> Result<(), String> {
+    /// The bodies of all tasks of the step, if this worker offers them.
+    fn bodies(&self) -> Result<Vec<Arc<dyn Body>>, String> {
         let program = &self.work.run.plan.program;
         let offered = self.work.shared().tasks();
-        let is_offered = |task: u32| offered.body_of(&program.tasks[task as usize]).map(drop);
+        let body = |task: u32| offered.body_of(&program.tasks[task as usize]).cloned();
         match &self.work.taken.node(&self.work.run.plan).op {
-            NodeOp::Task(task) => is_offered(*task),
-            NodeOp::Fused(tasks) => tasks.iter().try_for_each(|fused| is_offered(fused.task)),
-            _ => Ok(()),
+            NodeOp::Task(task) => Ok(vec![body(*task)?]),
+            NodeOp::Fused(tasks) => tasks.iter().map(|fused| body(fused.task)).collect(),
+            _ => Ok(vec![]),
         }
     }
 
     /// Performs the step: leaves it to another worker, finds its outputs, or runs the body until it has an outcome.
     pub(super) async fn perform(&self) -> Result<Option<Job>, Error> {
         if let Some(queue) = moving::other_queue(self.work, &self.spec) {
-            return moving::move_to(self.work, queue, None).await.map(|()| None);
+            // Rare futures are boxed here and below: a slot is as large as its largest future, and moved when it starts.
+            return Box::pin(moving::move_to(self.work, queue, None)).await.map(|()| None);
         }
-        if let Err(why) = self.is_offered() {
-            return moving::leave_to_offering(self.work, &why).await.map(|()| None);
-        }
+        let bodies = match self.bodies() {
+            Ok(bodies) => bodies,
+            Err(why) => return Box::pin(moving::leave_to_offering(self.work, &why)).await.map(|()| None),
+        };
         let mut ready_step = self.work.taken.ready_step.clone();
         if let Some(started) = seams::may_have_run(&self.spec, &ready_step) {
-            match self.verify().await? {
-                Verdict::Unknown => return self.park_unknown(started).await,
-                Verdict::Done(outputs) => return self.commit_verified(outputs).await,
+            match Box::pin(self.verify()).await? {
+                Verdict::Unknown => return Box::pin(self.park_unknown(started)).await,
+                Verdict::Done(outputs) => return Box::pin(self.commit_verified(outputs)).await,
                 Verdict::NotDone => ready_step.started = None,
             }
         }
@@ -81,7 +86,7 @@ impl<'a> TaskStep<'a> {
         if let Some(next) = memo.reuse().await? {
             return Ok(next);
         }
-        self.run_body(ready_step, &memo).await
+        self.run_body(ready_step, &bodies, &memo).await
     }
 
     /// Commits the outputs that the task's own check found.
@@ -96,8 +101,13 @@ impl<'a> TaskStep<'a> {
     }
 
     /// Runs the body, again after failures that allow it.
-    async fn run_body(&self, mut ready_step: ReadyStep, memo: &StepMemo<'_>) -> Result<Option<Job>, Error> {
-        let (spec, inputs) = (&self.spec, &self.inputs[..]);
+    async fn run_body(
+        &self,
+        mut ready_step: ReadyStep,
+        bodies: &[Arc<dyn Body>],
+        memo: &StepMemo<'_>,
+    ) -> Result<Option<Job>, Error> {
+        let (spec, inputs) = (&*self.spec, &self.inputs[..]);
         let start = StartRecord { work: self.work, spec, inputs };
         loop {
             let attempt = ready_step.failed + 1;
@@ -107,16 +117,16 @@ impl<'a> TaskStep<'a> {
             // Resources come next: an at-most-once step is not marked as started while it waits for them.
             let reserved = match self.reserve().await? {
                 Ok(reserved) => reserved,
-                Err(stop) => return self.stopped(stop).await,
+                Err(stop) => return Box::pin(self.stopped(stop)).await,
             };
             // Nor is it marked as started while its inputs cannot be read.
             let scratch = self.work.scratch();
             let loaded = match data::load_all(&self.work.shared().values, inputs, Some(&scratch)).await {
                 Err(Error::Values(values::Error::Source(changed))) => {
-                    return self.park_changed(attempt, (&changed, None), false).await;
+                    return Box::pin(self.park_changed(attempt, (&changed, None), false)).await;
                 }
                 Err(error) if error.is_of_the_data() => {
-                    return self.work.fail(attempt, vec![error.to_string()]).await;
+                    return Box::pin(self.work.fail(attempt, vec![error.to_string()])).await;
                 }
                 loaded => loaded?,
             };
@@ -124,14 +134,14 @@ impl<'a> TaskStep<'a> {
             let tx = (spec.effect == Effect::Transactional).then(|| self.tx());
             let reserved = Arc::new(Mutex::new(reserved));
             let resumed = ready_step.resumed.as_ref();
-            let run = BodyRun { work: self.work, spec, inputs, attempt };
+            let run = BodyRun { work: self.work, spec, bodies, inputs, attempt };
             let given = run.perform(loaded, resumed, (tx.clone(), &reserved)).await?;
             lock(&reserved).take();
             let given = match self.inputs_changed(&began.scratch, &given).await? {
                 None => given,
                 Some(changed) => {
                     let started = spec.effect == Effect::AtMostOnce;
-                    return self.park_changed(attempt, (&changed, given.err()), started).await;
+                    return Box::pin(self.park_changed(attempt, (&changed, given.err()), started)).await;
                 }
             };
             if let Ok(outputs) = &given {
@@ -143,10 +153,10 @@ impl<'a> TaskStep<'a> {
                         // Rows that it has read changed meanwhile: nothing was done, and the body runs again.
                         Ok(Ok(WorkCommit::DecideAgain)) => continue,
                         Ok(Ok(committed)) => return Ok(committed.next()),
-                        Ok(Err(stop)) => return self.stopped(stop).await,
+                        Ok(Err(stop)) => return Box::pin(self.stopped(stop)).await,
                         // The task returned a file that does not exist: its error, not the store's.
                         Err(Error::Values(values::Error::Blobs(blobs::Error::Content { why, .. }))) => {
-                            return self.work.fail(attempt, unreadable_output(&why)).await;
+                            return Box::pin(self.work.fail(attempt, unreadable_output(&why))).await;
                         }
                         Err(error) if error.is_of_the_data() => Failure::new(error.to_string()).finally(),
                         // There were enough tries. Another attempt would run the body again.
@@ -156,8 +166,10 @@ impl<'a> TaskStep<'a> {
                         Err(error) => return Err(error),
                     }
                 }
-                Err(Interrupted::Stopped(stop)) => return self.stopped(stop).await,
-                Err(Interrupted::Suspended(suspension)) => return self.suspend(&ready_step, suspension).await,
+                Err(Interrupted::Stopped(stop)) => return Box::pin(self.stopped(stop)).await,
+                Err(Interrupted::Suspended(suspension)) => {
+                    return Box::pin(self.suspend(&ready_step, suspension)).await;
+                }
                 Err(Interrupted::Failed(failure)) => match tx.as_ref().and_then(Tx::trouble) {
                     // The body failed because the store did not answer, which costs time and no attempt.
                     Some(trouble) => return Err(trouble.into()),
@@ -165,28 +177,28 @@ impl<'a> TaskStep<'a> {
                 },
                 Err(Interrupted::TimedOut(ms, _)) if spec.effect == Effect::AtMostOnce => {
                     tracing::warn!(ms, "an at-most-once task exceeded its time limit; its outcome is unknown");
-                    return self.park_unknown(self.work.taken.claim.fence).await;
+                    return Box::pin(self.park_unknown(self.work.taken.claim.fence)).await;
                 }
                 Err(Interrupted::TimedOut(ms, more)) => Failure::timed_out(ms, more),
             };
             if !may_retry(spec, &failure, attempt) {
                 let started = spec.effect == Effect::AtMostOnce && !failure.not_done;
-                return self.work.fail_as(attempt, failure.causes, started).await;
+                return Box::pin(self.work.fail_as(attempt, failure.causes, started)).await;
             }
             ready_step.failed = attempt;
             ready_step.started = None;
             ready_step.resumed = None;
-            match self.try_again(&ready_step, failure.causes).await? {
+            match Box::pin(self.try_again(&ready_step, failure.causes)).await? {
                 NextAttempt::Begins => {}
                 NextAttempt::Left => return Ok(None),
-                NextAttempt::RunFailed(failed) => return self.work.park_failed(failed, None).await,
+                NextAttempt::RunFailed(failed) => return Box::pin(self.work.park_failed(failed, None)).await,
             }
         }
     }
 
     /// Waits for the resources that the task needs, and reads whether the run still starts bodies.
     async fn reserve(&self) -> Result<Result<Option<Reserved>, Stop>, Error> {
-        let spec = &self.spec;
+        let spec = &*self.spec;
         let reserves = spec.resources.cpu_milli > 0 || spec.resources.memory_bytes > 0;
         let is_seen = spec.effect != Effect::Pure || reserves;
         let reserved = match reserves || is_seen && self.work.worker.capacity.bounds_running() {

@@ -12,7 +12,7 @@ use crate::{
     events::EventKind,
     kernel::Heartbeat,
     shared::lock,
-    task::{At, Attempt, Body, Data, Failure, Path, Step},
+    task::{At, Attempt, Body, Data, Failure, Step},
     worker::Whose,
 };
 use futures_util::future::{Either, select};
@@ -133,14 +133,7 @@ impl<'a> Undoing<'a> {
             Err(error) if !error.is_of_rows() => return Ok(Some(Err(Failure::new(error.to_string())))),
             loaded => loaded?,
         };
-        let step = Step {
-            at: Arc::new(self.undo_at(undo)),
-            attempt: undo.failed + 1,
-            resumed: None,
-            tx: None,
-            reserved: None,
-            aside: None,
-        };
+        let step = Step::new(Arc::new(self.undo_at(undo)), undo.task, undo.failed + 1);
         let thread = Started::default();
         let given: BoxFuture<'_, Given> = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
             Err(panic) => return Ok(Some(Err(panicked(&*panic)))),
@@ -181,11 +174,10 @@ impl<'a> Undoing<'a> {
     /// A compensation has the key of the step it undoes.
     fn undo_at(&self, undo: &Undo) -> At {
         let plan = &self.work.run.plan;
-        let path = Path { block: u32::MAX, node: 0, fused: None };
         let place = onceflow_core::model::InstancePath { call: undo.address.to_string(), numbers: vec![] };
         let (inputs, program) = (undo.inputs.clone(), plan.program.clone());
         let resources = self.work.shared().resources();
-        At { run: plan.keys.run, inputs, place, program, path, task: undo.task, resources }
+        At { run: plan.keys.run, inputs, place, program, node: (u32::MAX, 0), resources }
     }
 
     /// Ends the try of a compensation and makes the one before it ready. After the last, a run that was undone

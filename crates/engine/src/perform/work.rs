@@ -87,7 +87,7 @@ impl Work<'_> {
     ) -> Result<WorkCommit, Error> {
         loop {
             let committed = self.commit_and_hold(changes, what.clone(), &decide).await?;
-            if !matches!(committed, WorkCommit::Lost) || !self.until_thawed().await? {
+            if !matches!(committed, WorkCommit::Lost) || !Box::pin(self.until_thawed()).await? {
                 return Ok(committed);
             }
         }
@@ -254,7 +254,7 @@ impl Work<'_> {
 
     /// Gives the step back: deletes its claim, so that any worker can claim it.
     pub(crate) async fn give_back(&self) -> Result<(), Error> {
-        self.worker.alive.release(self.taken.claim.fence);
+        self.worker.alive.release(&self.taken.claim.name, self.taken.claim.fence);
         self.shared().kernel.give_back(&self.taken.claim).await
     }
 
@@ -294,8 +294,6 @@ impl Work<'_> {
 
     /// The directory for files of this attempt.
     pub(super) fn scratch(&self) -> Scratch {
-        let shared = self.shared();
-        let directory = shared.options.scratch.join(format!("onceflow-{}", self.taken.claim.fence));
-        Scratch::new(directory, shared.small.clone())
+        Scratch::new(self.taken.claim.fence, self.shared().small.clone())
     }
 }

@@ -52,7 +52,7 @@ pub use owned::EmbeddedBackend;
 
 use super::journal::Recovered;
 use crate::{
-    records::{CommitResult, Error, Page, Position, Records, Scan},
+    records::{CommitResult, Error, InProcessRecords, Page, Position, Records, Scan},
     sync::{Mutex, lock},
     wake::Signal,
     world::{BoxFuture, World},
@@ -364,5 +364,30 @@ impl Records for Embedded {
 
     fn batch_limits(&self) -> BatchLimits {
         BatchLimits::EMBEDDED
+    }
+
+    fn in_process(&self) -> Option<&dyn InProcessRecords> {
+        Some(self)
+    }
+}
+
+/// The rows are in this process while it owns the directory.
+impl InProcessRecords for Embedded {
+    fn try_commit(&self, batch: &Batch) -> Option<Result<CommitResult, Error>> {
+        let route = self.link_now()?.ok()?;
+        let decided = route.records.in_process()?.try_commit(batch)?;
+        Some(decided.map(|outcome| route.give_outcome(outcome)))
+    }
+
+    fn peek(&self, shard: Shard, key: &Key) -> Option<Result<Option<Row>, Error>> {
+        self.link_now()?.ok()?.records.in_process()?.peek(shard, key)
+    }
+
+    fn is_durable(&self, position: Position) -> bool {
+        let route = lock(&self.inner).route.clone();
+        match (route.take(position), route.records.in_process()) {
+            (Some(position), Some(records)) => records.is_durable(position),
+            _ => false,
+        }
     }
 }

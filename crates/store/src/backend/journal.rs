@@ -30,7 +30,7 @@ pub use recover::{OnDamage, Recovered, Torn};
 
 use super::shared::{check_get, wait_for};
 use crate::{
-    records::{CommitResult, Error, Page, Position, Records, Scan},
+    records::{CommitResult, Error, InProcessRecords, Page, Position, Records, Scan},
     state::{StandingClaim, StoreState},
     sync::{Mutex, lock},
     wake::{Signal, Watermark},
@@ -316,12 +316,9 @@ impl Records for Journal {
     }
 
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<CommitResult, Error>> {
-        let attempt =
-            batch.check_within(BatchLimits::EMBEDDED).map_err(Error::from).and_then(|()| self.attempt(&batch));
-        match attempt {
-            Ok(Some(outcome)) => Box::pin(std::future::ready(Ok(outcome))),
-            Ok(None) => Box::pin(self.commit_with_room(batch)),
-            Err(error) => Box::pin(std::future::ready(Err(error))),
+        match self.try_commit(&batch) {
+            Some(decided) => Box::pin(std::future::ready(decided)),
+            None => Box::pin(self.commit_with_room(batch)),
         }
     }
 
@@ -352,6 +349,25 @@ impl Records for Journal {
 
     fn batch_limits(&self) -> BatchLimits {
         BatchLimits::EMBEDDED
+    }
+
+    fn in_process(&self) -> Option<&dyn InProcessRecords> {
+        Some(self)
+    }
+}
+
+impl InProcessRecords for Journal {
+    fn try_commit(&self, batch: &Batch) -> Option<Result<CommitResult, Error>> {
+        let checked = batch.check_within(BatchLimits::EMBEDDED).map_err(Error::from);
+        checked.and_then(|()| self.attempt(batch)).transpose()
+    }
+
+    fn peek(&self, shard: Shard, key: &Key) -> Option<Result<Option<Row>, Error>> {
+        Some(self.read(|book| book.state.get(shard, key).cloned()))
+    }
+
+    fn is_durable(&self, position: Position) -> bool {
+        self.inner.durable.has_reached(position)
     }
 }
 

@@ -6,7 +6,7 @@ use super::{
     shared::{check_get, wait_for},
 };
 use crate::{
-    records::{CommitResult, Error, Page, Position, Records, Scan},
+    records::{CommitResult, Error, InProcessRecords, Page, Position, Records, Scan},
     state::{NoEffects, StoreState},
     sync::{Mutex, lock},
     wake::Signal,
@@ -98,5 +98,23 @@ impl Records for Memory {
 
     fn batch_limits(&self) -> BatchLimits {
         BatchLimits::EMBEDDED
+    }
+
+    fn in_process(&self) -> Option<&dyn InProcessRecords> {
+        Some(self)
+    }
+}
+
+impl InProcessRecords for Memory {
+    fn try_commit(&self, batch: &Batch) -> Option<Result<CommitResult, Error>> {
+        Some(self.commit_now(batch))
+    }
+
+    fn peek(&self, shard: Shard, key: &Key) -> Option<Result<Option<Row>, Error>> {
+        Some(Ok(lock(&self.inner).state.get(shard, key).cloned()))
+    }
+
+    fn is_durable(&self, position: Position) -> bool {
+        position <= self.position()
     }
 }

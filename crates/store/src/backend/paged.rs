@@ -28,7 +28,7 @@ use super::{
     shared::{check_get, wait_for},
 };
 use crate::{
-    records::{CommitResult, Error, Page, Position, Records, Scan},
+    records::{CommitResult, Error, InProcessRecords, Page, Position, Records, Scan},
     state::StandingClaim,
     sync::{Mutex, lock},
     wake::{Signal, Watermark},
@@ -246,12 +246,9 @@ impl Records for Paged {
     }
 
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<CommitResult, Error>> {
-        let attempt =
-            batch.check_within(BatchLimits::EMBEDDED).map_err(Error::from).and_then(|()| self.attempt(&batch));
-        match attempt {
-            Ok(Some(outcome)) => Box::pin(std::future::ready(Ok(outcome))),
-            Ok(None) => Box::pin(self.commit_with_room(batch)),
-            Err(error) => Box::pin(std::future::ready(Err(error))),
+        match self.try_commit(&batch) {
+            Some(decided) => Box::pin(std::future::ready(decided)),
+            None => Box::pin(self.commit_with_room(batch)),
         }
     }
 
@@ -282,5 +279,25 @@ impl Records for Paged {
 
     fn batch_limits(&self) -> BatchLimits {
         BatchLimits::EMBEDDED
+    }
+
+    fn in_process(&self) -> Option<&dyn InProcessRecords> {
+        Some(self)
+    }
+}
+
+impl InProcessRecords for Paged {
+    fn try_commit(&self, batch: &Batch) -> Option<Result<CommitResult, Error>> {
+        let checked = batch.check_within(BatchLimits::EMBEDDED).map_err(Error::from);
+        checked.and_then(|()| self.attempt(batch)).transpose()
+    }
+
+    fn peek(&self, shard: Shard, key: &Key) -> Option<Result<Option<Row>, Error>> {
+        let found = self.get_now(shard, std::slice::from_ref(key));
+        Some(found.map(|mut found| found.pop().flatten()))
+    }
+
+    fn is_durable(&self, position: Position) -> bool {
+        self.inner.durable.has_reached(position)
     }
 }

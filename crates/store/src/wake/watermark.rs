@@ -63,6 +63,11 @@ impl Watermark {
         waiting.into_iter().for_each(|one| one.waker.wake());
     }
 
+    /// The mark has reached `position`.
+    pub(crate) fn has_reached(&self, position: Position) -> bool {
+        lock(&self.inner).reached >= position
+    }
+
     /// A caller waits for the mark to rise.
     pub(crate) fn is_awaited(&self) -> bool {
         !lock(&self.inner).waiting.is_empty()

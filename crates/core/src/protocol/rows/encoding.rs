@@ -8,14 +8,43 @@ pub(super) const VERSION: u8 = 1;
 /// The version of rows that end with a checksum. A store on a server has no checksums of its own.
 const CHECKED: u8 = 2;
 
+/// The size of the checksum.
+const SUM_BYTES: usize = size_of::<u32>();
+
+/// Rows up to this size are encoded on the stack, and copied once: most are, and every commit encodes some.
+const SMALL_BYTES: usize = 256;
+
 /// Encodes a row, with a checksum.
 pub fn write<T: Serialize>(content: &T) -> Row {
-    Row::from(bytes(content))
+    write_after(&[], content)
+}
+
+/// Encodes a row that begins with these bytes: the checksum is that of the content alone.
+pub(crate) fn write_after<T: Serialize>(head: &[&[u8]], content: &T) -> Row {
+    let mut small = [0; SMALL_BYTES];
+    let start: usize = head.iter().map(|part| part.len()).sum();
+    if start < SMALL_BYTES - SUM_BYTES
+        && let Ok(encoded) = postcard::to_slice(content, &mut small[start + 1..SMALL_BYTES - SUM_BYTES])
+    {
+        let end = start + 1 + encoded.len();
+        let mut at = 0;
+        for part in head {
+            small[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        small[start] = CHECKED;
+        let sum = crc32fast::hash(&small[start..end]).to_le_bytes();
+        small[end..end + SUM_BYTES].copy_from_slice(&sum);
+        return Row::new(&small[..end + SUM_BYTES]);
+    }
+    Row::from([&head.concat()[..], &bytes(content)].concat())
 }
 
 /// Encodes content that is too large for a row, in the same format.
 pub fn bytes<T: Serialize>(content: &T) -> Vec<u8> {
-    let mut bytes = postcard::to_extend(content, vec![CHECKED]).expect("rows are plain data");
+    let mut bytes = Vec::with_capacity(SMALL_BYTES);
+    bytes.push(CHECKED);
+    let mut bytes = postcard::to_extend(content, bytes).expect("rows are plain data");
     bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
     bytes
 }
@@ -75,6 +104,19 @@ pub fn read_list<T: DeserializeOwned>(row: &[u8], mut each: impl FnMut(T)) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_and_large_rows_have_the_same_format_and_any_head() {
+        for len in [0, 1, 200, 240, 245, 250, 251, 252, 253, 256, 300, 5000] {
+            let content = vec![7_u8; len];
+            assert_eq!(&*write(&content), &bytes(&content)[..], "{len} bytes");
+            assert_eq!(read(&write(&content)), Some(content.clone()));
+            for head in [&[&b"h"[..]][..], &[b"", b"head"], &[&[9; 250], b"long"], &[&[9; 400]]] {
+                let whole = [head.concat(), bytes(&content)].concat();
+                assert_eq!(&*write_after(head, &content), &whole[..], "{len} bytes after {}", head.concat().len());
+            }
+        }
+    }
 
     #[test]
     fn a_list_written_element_by_element_has_the_bytes_of_the_whole() {

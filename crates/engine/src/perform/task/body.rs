@@ -6,7 +6,7 @@ use crate::{
     kernel::{Heartbeat, Stop},
     perform::{Work, logs::keep_log},
     shared::lock,
-    task::{Aside, At, Attempt, AttemptEnd, Body, Data, Failure, Path, Resumed, Step, Suspension, Tx},
+    task::{Aside, At, Attempt, AttemptEnd, Body, Data, Failure, Resumed, Step, Suspension, Tx},
     worker::{Capacity, Reserved, Whose},
 };
 use futures_util::{
@@ -58,6 +58,8 @@ pub(in crate::perform) fn overrun(ms: u64) -> String {
 pub(super) struct BodyRun<'a> {
     pub(super) work: &'a Work<'a>,
     pub(super) spec: &'a TaskSpec,
+    /// The bodies of its tasks, in order.
+    pub(super) bodies: &'a [Arc<dyn Body>],
     pub(super) inputs: &'a [Held],
     /// The number of the attempt, from one.
     pub(super) attempt: u32,
@@ -80,15 +82,17 @@ impl BodyRun<'_> {
         }
         let plan = &self.work.run.plan;
         let node = self.work.taken.node(plan);
+        let at = at(self.work, self.inputs).await?;
+        // The watch begins before the first line of user code, which may block for as long as it likes.
+        let heartbeat = self.work.heartbeat(!self.only_once());
         let given = match &node.op {
             NodeOp::Task(task) => {
-                let at = at(self.work, None, self.inputs).await?;
                 let resumed = resumed.cloned().map(Arc::new);
-                let step =
-                    Step { at, attempt: self.attempt, resumed, tx, reserved: Some(reserved.clone()), aside: None };
-                self.one(*task, step, loaded).await?
+                let reserved = Some(reserved.clone());
+                let step = Step { resumed, tx, reserved, ..Step::new(at, *task, self.attempt) };
+                self.one(&*self.bodies[0], step, loaded, &heartbeat).await?
             }
-            NodeOp::Fused(tasks) => self.fused(tasks, &loaded).await?,
+            NodeOp::Fused(tasks) => self.fused(tasks, &at, &loaded, &heartbeat).await?,
             _ => unreachable!("only tasks have bodies"),
         };
         Ok(match &node.op {
@@ -97,19 +101,29 @@ impl BodyRun<'_> {
         })
     }
 
-    async fn fused(&self, tasks: &[FusedTask], inputs: &[Data]) -> Result<Result<Vec<Data>, Interrupted>, Error> {
+    /// An at-most-once body is not given up: its late result may still be committed.
+    fn only_once(&self) -> bool {
+        self.spec.effect == Effect::AtMostOnce
+    }
+
+    async fn fused(
+        &self,
+        tasks: &[FusedTask],
+        at: &Arc<At>,
+        inputs: &[Data],
+        heartbeat: &Heartbeat<'_, Whose>,
+    ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
         let node = self.work.taken.node(&self.work.run.plan);
         let mut given: Vec<Vec<Data>> = Vec::with_capacity(tasks.len());
         let mut outputs = vec![Data::None; node.outputs.len()];
-        for (position, fused) in tasks.iter().enumerate() {
+        for (number, (fused, body)) in tasks.iter().zip(self.bodies).enumerate() {
             let input = |source: &FusedSource| match source {
                 FusedSource::Input(port) => inputs[usize::from(*port)].clone(),
                 FusedSource::Task(task, port) => given[usize::from(*task)][usize::from(*port)].clone(),
             };
             let inputs = fused.inputs.iter().map(input).collect();
-            let at = at(self.work, Some(position as u16), self.inputs).await?;
-            let step = Step { at, attempt: self.attempt, resumed: None, tx: None, reserved: None, aside: None };
-            let one = match self.one(fused.task, step, inputs).await? {
+            let step = Step { fused: Some(number as u16), ..Step::new(at.clone(), fused.task, self.attempt) };
+            let one = match self.one(&**body, step, inputs, heartbeat).await? {
                 Ok(one) => one,
                 Err(Interrupted::Suspended(_)) => {
                     let why = "a task that is fused with others cannot be suspended; give it a class of its own";
@@ -131,47 +145,43 @@ impl BodyRun<'_> {
         Ok(Ok(outputs))
     }
 
-    async fn one(&self, task: u32, mut step: Step, inputs: Vec<Data>) -> Result<Result<Vec<Data>, Interrupted>, Error> {
-        let body = match body_of(self.work, task) {
-            Ok(body) => body,
-            Err(why) => return Ok(Err(Interrupted::Failed(Failure::new(why).finally()))),
-        };
+    async fn one(
+        &self,
+        body: &dyn Body,
+        mut step: Step,
+        inputs: Vec<Data>,
+        heartbeat: &Heartbeat<'_, Whose>,
+    ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
         let timeout_ms = self.spec.timeout_ms;
         let shared = self.work.shared();
         let (wants_log, wants_used) = (shared.options.is_shared(), shared.events.wanted());
         let is_told = wants_log || wants_used || timeout_ms.is_some();
         let aside = is_told.then(|| Arc::new(Aside { wants_log, ..Aside::default() }));
         step.aside.clone_from(&aside);
-        // An at-most-once body is not given up: its late result may still be committed. The watch begins before the
-        // first line of user code, which may block for as long as it likes.
-        let only_once = self.work.run.plan.program.tasks[task as usize].effect == Effect::AtMostOnce;
-        let heartbeat = self.work.heartbeat(!only_once);
         let started = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
             Ok(started) => started,
             Err(panic) => Attempt::Done(Err(panicked(&*panic))),
         };
         let (world, capacity) = (&*self.work.shared().world, &self.work.worker.capacity);
         let thread = Started::default();
-        let watched = (timeout_ms, only_once, &heartbeat);
         let given = match started {
             Attempt::Done(given) => return Ok(given.map_err(Interrupted::Failed)),
             Attempt::Suspended(suspension) => return Ok(Err(Interrupted::Suspended(suspension))),
-            Attempt::Suspending(future) => match self.watched((walled(future), thread), watched).await {
+            Attempt::Suspending(future) => match self.watched((walled(future), thread), heartbeat).await {
                 Ok(AttemptEnd::Done(given)) => Ok(given),
                 Ok(AttemptEnd::Suspended(suspension)) => Err(Interrupted::Suspended(suspension)),
                 Err(interrupted) => Err(interrupted),
             },
-            Attempt::Async(future) => self.watched((walled(future), thread), watched).await,
+            Attempt::Async(future) => self.watched((walled(future), thread), heartbeat).await,
             Attempt::Blocking(body) => {
                 let future = blocking(capacity, world, body, &thread);
-                self.watched((future, thread), watched).await
+                self.watched((future, thread), heartbeat).await
             }
             Attempt::Abandonable(body) => {
                 let future = blocking(capacity, world, body, &Started::default());
-                self.watched((future, thread), watched).await
+                self.watched((future, thread), heartbeat).await
             }
         };
-        drop(heartbeat);
         if let Some(aside) = aside {
             if let Err(error) = self.told_aside(&aside, given.is_err()).await {
                 // Its outputs are worth more than its log.
@@ -202,8 +212,9 @@ impl BodyRun<'_> {
     async fn watched<T>(
         &self,
         (mut body, thread): (BoxFuture<'_, Result<T, Failure>>, Started),
-        (timeout_ms, only_once, heartbeat): (Option<u64>, bool, &Heartbeat<'_, Whose>),
+        heartbeat: &Heartbeat<'_, Whose>,
     ) -> Result<T, Interrupted> {
+        let (timeout_ms, only_once) = (self.spec.timeout_ms, self.only_once());
         // Most quick bodies are done at the first poll, and need no timer.
         let first = std::future::poll_fn(|context| Poll::Ready(body.as_mut().poll(context))).await;
         if let Poll::Ready(given) = first {
@@ -259,22 +270,15 @@ pub(super) fn body_of(work: &Work<'_>, task: u32) -> Result<Arc<dyn Body>, Strin
 }
 
 /// The place of a step's body in its run.
-pub(super) async fn at(work: &Work<'_>, fused: Option<u16>, inputs: &[Held]) -> Result<Arc<At>, Error> {
+pub(super) async fn at(work: &Work<'_>, inputs: &[Held]) -> Result<Arc<At>, Error> {
     let plan = &work.run.plan;
-    let path = Path { block: work.taken.ready_step.block, node: work.taken.step.node, fused };
     let place = work.shared().runs.place(&work.run, work.taken.step.frame, work.taken.step.index).await?;
-    let task = match (&work.taken.node(plan).op, fused) {
-        (NodeOp::Task(task), _) => *task,
-        (NodeOp::Fused(tasks), Some(at)) => tasks[usize::from(at)].task,
-        _ => unreachable!("only tasks have bodies"),
-    };
     Ok(Arc::new(At {
         run: plan.keys.run,
         inputs: inputs.to_vec(),
         place,
         program: plan.program.clone(),
-        path,
-        task,
+        node: (work.taken.ready_step.block, work.taken.step.node),
         resources: work.shared().resources(),
     }))
 }

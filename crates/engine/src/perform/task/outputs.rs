@@ -49,9 +49,10 @@ impl TaskStep<'_> {
         let stored = StoredOutputs { work: self.work, outcomes: &outcomes, changes: &changes, memo, tx };
         let committed = stored.commit(&patience).await?;
         if let WorkCommit::Lost = committed {
-            self.work.was_taken().await?;
+            Box::pin(self.work.was_taken()).await?;
             if self.spec.effect == Effect::AtMostOnce {
-                LateResult { work: self.work, outcomes: &outcomes, changes: &changes, memo }.commit().await?;
+                let late = LateResult { work: self.work, outcomes: &outcomes, changes: &changes, memo };
+                Box::pin(late.commit()).await?;
             }
         }
         Ok(Ok(committed))

@@ -9,7 +9,7 @@ use onceflow_core::{
         step,
     },
 };
-use onceflow_store::Position;
+use onceflow_store::{Position, records};
 
 /// Permission to run a body. Its input files stay until this is dropped, which must not be before its outputs are
 /// stored: it may give files that it was given.
@@ -27,18 +27,17 @@ pub(super) struct StartRecord<'a> {
 impl StartRecord<'_> {
     /// Commits the records of the start, and waits until they are durable. `None` if the step is not ours any more.
     pub(super) async fn begin(&self, ready_step: &mut ReadyStep, scratch: Scratch) -> Result<Option<Began>, Error> {
-        let mut position = self.work.position;
         let number = if seams::registers_undo(self.spec) { self.free_number().await? } else { None };
         if self.spec.effect == Effect::AtMostOnce {
             ready_step.started = Some(self.work.taken.claim.fence);
         }
         if number.is_some() || self.spec.effect == Effect::AtMostOnce {
             match self.write_start(ready_step, number).await? {
-                Some(written) => position = written,
+                // The rows before it are waited for already.
+                Some(written) => self.until_durable(written, false).await?,
                 None => return Ok(None),
             }
         }
-        self.until_durable(position, false).await?;
         Ok(Some(Began { scratch }))
     }
 
@@ -49,11 +48,17 @@ impl StartRecord<'_> {
         if !seams::waits_until_durable(self.spec) {
             return Ok(());
         }
+        let waits = no_hurry && self.work.worker.capacity.bounds_running();
+        let records = &*self.work.shared().records;
+        // Rows that are durable already need no heartbeat.
+        if !waits && records::is_durable(records, position) {
+            return Ok(());
+        }
         let _heartbeat = self.work.heartbeat(false);
-        if no_hurry && self.work.worker.capacity.bounds_running() {
+        if waits {
             self.work.worker.capacity.until_missed().await;
         }
-        Ok(self.work.shared().records.durable(position).await?)
+        Ok(records.durable(position).await?)
     }
 
     async fn write_start(&self, ready_step: &ReadyStep, mut number: Option<u32>) -> Result<Option<Position>, Error> {

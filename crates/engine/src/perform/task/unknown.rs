@@ -41,14 +41,9 @@ impl TaskStep<'_> {
         let scratch = self.work.scratch().without_checks();
         let _heartbeat = self.work.heartbeat(false);
         let loaded = data::load_all(&self.work.shared().values, &self.inputs, Some(&scratch)).await?;
-        let step = Step {
-            at: at(self.work, None, &self.inputs).await?,
-            attempt: self.work.taken.ready_step.failed + 1,
-            resumed: self.work.taken.ready_step.resumed.clone().map(Arc::new),
-            tx: None,
-            reserved: None,
-            aside: None,
-        };
+        let ready_step = &self.work.taken.ready_step;
+        let resumed = ready_step.resumed.clone().map(Arc::new);
+        let step = Step { resumed, ..Step::new(at(self.work, &self.inputs).await?, *task, ready_step.failed + 1) };
         let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body.verify(step, loaded)));
         let Ok(Some(verdict)) = asked else { return Ok(Verdict::Unknown) };
         let verdict = std::panic::AssertUnwindSafe(verdict).catch_unwind().await.unwrap_or(Verdict::Unknown);

@@ -205,7 +205,7 @@ impl ScopeHost {
     }
 
     pub(super) async fn give_back(&self, job: &Job) -> Result<(), Error> {
-        self.alive.release(job.claim.fence);
+        self.alive.release(&job.claim.name, job.claim.fence);
         self.kernel.give_back(&job.claim).await
     }
 

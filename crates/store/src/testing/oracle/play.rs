@@ -5,7 +5,7 @@ use super::{
     model::{Expected, Model},
 };
 use crate::{
-    records::{CommitResult, Error, Records, Scan},
+    records::{CommitResult, Error, Records, Scan, commit_kept, get_one},
     testing::{contract::Make, random::Random, world::TestWorld},
 };
 use onceflow_core::{Batch, Name, Row, Shard, Timestamp};
@@ -39,7 +39,11 @@ pub(super) async fn play(make: Make<'_>, script: &[Batch], look_every: usize) ->
 async fn one(records: &dyn Records, model: &mut Model, batch: &Batch) -> Result<(), String> {
     let before = answered(records.now().await)?;
     let stood = records.position();
-    let found = records.commit(batch.clone()).await;
+    // A store in this process is asked in both of its ways.
+    let found = match stood.0 % 2 {
+        0 => commit_kept(records, batch).await,
+        _ => records.commit(batch.clone()).await,
+    };
     let after = answered(records.now().await)?;
     let now = claimed_at(batch, &found).unwrap_or(before);
     if now < before || now > after {
@@ -79,6 +83,10 @@ async fn all_rows(records: &dyn Records, model: &Model, at: usize) -> Result<(),
             let found = pages(records, shard, Scan::of(group.clone(), limit)).await?;
             same(&format!("shard {} should hold in {group:?}", shard.0), &expected, &found)?;
             let keys: Vec<_> = expected.iter().map(|(name, _)| group.key(name)).collect();
+            for (key, (_, row)) in keys.iter().zip(&expected) {
+                let found = answered(get_one(records, shard, key.clone()).await)?;
+                same("one row should be", &Some(row), &found.as_ref())?;
+            }
             let rows = answered(records.get(shard, &keys).await)?;
             same(
                 "get should have found",

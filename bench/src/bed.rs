@@ -1,11 +1,11 @@
 //! An engine on memory or on a journal in a directory, and how long a run on it takes.
 
-use anyhow::ensure;
-use onceflow_bench::{
+use crate::{
     disk::{Counted, LogWrites, Written},
     flows::{self, Count},
     rounds::cpu_seconds,
 };
+use anyhow::ensure;
 use onceflow_core::model::Graph;
 use onceflow_engine::{Engine, Options, RunStatus, Start, task::Data};
 use onceflow_store::{
@@ -26,44 +26,44 @@ use std::{
 use tokio::runtime::Runtime;
 
 /// A store and an engine on it.
-pub(super) struct Bed {
-    pub(super) engine: Engine,
+pub struct Bed {
+    pub engine: Engine,
     /// How often bodies ran.
-    pub(super) count: Arc<Count>,
+    pub count: Arc<Count>,
     /// What was written to the log, if there is one.
-    pub(super) written: Option<Arc<Written>>,
+    pub written: Option<Arc<Written>>,
     journal: Option<Arc<Journal>>,
     runs: AtomicU64,
 }
 
 /// What was done in some time.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Did {
+pub struct Did {
     /// User's steps.
-    pub(super) steps: u64,
+    pub steps: u64,
     /// From the answer of `start`, or the first body if that was earlier, to the answer of `wait`.
-    pub(super) seconds: f64,
+    pub seconds: f64,
     /// Processor time, with that of starting.
-    pub(super) cpu_seconds: f64,
+    pub cpu_seconds: f64,
     /// How long starting took: checking, planning and storing the flow and its inputs.
-    pub(super) start_seconds: f64,
+    pub start_seconds: f64,
 }
 
 impl Did {
-    pub(super) fn per_second(&self) -> f64 {
+    pub fn per_second(&self) -> f64 {
         self.steps as f64 / self.seconds
     }
 
-    pub(super) fn us_per_step(&self) -> f64 {
+    pub fn us_per_step(&self) -> f64 {
         self.seconds * 1e6 / self.steps as f64
     }
 
-    pub(super) fn cpu_us_per_step(&self) -> f64 {
+    pub fn cpu_us_per_step(&self) -> f64 {
         self.cpu_seconds * 1e6 / self.steps as f64
     }
 
     /// Adds another time.
-    pub(super) fn add(&mut self, more: Did) {
+    pub fn add(&mut self, more: Did) {
         self.steps += more.steps;
         self.seconds += more.seconds;
         self.cpu_seconds += more.cpu_seconds;
@@ -71,9 +71,18 @@ impl Did {
     }
 }
 
+/// Several of what is over too soon.
+pub fn several(times: usize, one: impl Fn() -> anyhow::Result<Did>) -> anyhow::Result<Did> {
+    let mut did = Did::default();
+    for _ in 0..times {
+        did.add(one()?);
+    }
+    Ok(did)
+}
+
 impl Bed {
     /// In memory.
-    pub(super) fn memory(runtime: &Runtime, fuse: bool) -> Bed {
+    pub fn memory(runtime: &Runtime, fuse: bool) -> Bed {
         let _inside = runtime.enter();
         let world: Arc<dyn World> = RealWorld::here();
         let records: Arc<dyn Records> = Arc::new(Memory::new(world.clone()));
@@ -83,7 +92,7 @@ impl Bed {
     }
 
     /// On a journal in a directory. A loop ends at `until`.
-    pub(super) fn journal(
+    pub fn journal(
         runtime: &Runtime,
         path: &Path,
         durability: journal::Durability,
@@ -102,9 +111,21 @@ impl Bed {
         Ok(Bed { written: Some(written), journal: Some(journal), ..bed })
     }
 
+    /// In memory, with an engine that starts runs and performs no step.
+    pub fn starting(runtime: &Runtime, fuse: bool) -> Bed {
+        let _inside = runtime.enter();
+        let world: Arc<dyn World> = RealWorld::here();
+        let records: Arc<dyn Records> = Arc::new(Memory::new(world.clone()));
+        let values = Values::new(records.clone(), world.clone(), Default::default());
+        Bed::with(records, values, world, Options { fuse, waits: true, ..Options::default() }, 0)
+    }
+
     fn on(records: Arc<dyn Records>, values: Values, world: Arc<dyn World>, fuse: bool, until: i64) -> Bed {
+        Bed::with(records, values, world, Options { fuse, ..Options::default() }, until)
+    }
+
+    fn with(records: Arc<dyn Records>, values: Values, world: Arc<dyn World>, options: Options, until: i64) -> Bed {
         let count = Count::new();
-        let options = Options { fuse, ..Options::default() };
         let engine = Engine::new(records, Arc::new(values), world, options);
         engine.add_tasks(&flows::tasks(&count, until)).expect("a new engine has no other tasks");
         Bed { engine, count, written: None, journal: None, runs: AtomicU64::new(0) }
@@ -112,14 +133,14 @@ impl Bed {
 
     /// A start of a flow that nobody started before. Its history ends with its handle, so that later rounds meet no rows
     /// of earlier ones.
-    pub(super) fn start(&self, graph: Graph, input: (&str, Data)) -> Start {
+    pub fn start(&self, graph: Graph, input: (&str, Data)) -> Start {
         let key = format!("run {}", self.runs.fetch_add(1, Relaxed));
         let start = Start::new(key, flows::flow(graph)).input(input.0, input.1);
         Start { ends_with_handle: true, ..start }
     }
 
     /// Runs to the end. `steps` is how many bodies must have run.
-    pub(super) async fn run(&self, start: Start, steps: u64) -> anyhow::Result<Did> {
+    pub async fn run(&self, start: Start, steps: u64) -> anyhow::Result<Did> {
         let before = self.count.ran();
         self.count.first();
         let (starting, cpu) = (Instant::now(), cpu_seconds());
@@ -140,13 +161,32 @@ impl Bed {
         Ok(did)
     }
 
+    /// Many runs of a chain at a time, from the first start to the last end.
+    pub fn runs(&self, runtime: &Runtime, runs: usize, chain: usize) -> anyhow::Result<Did> {
+        let starts: Vec<_> = (0..runs).map(|_| self.start(flows::chain(chain, false), ("x", flows::int(0)))).collect();
+        let (start, cpu, before) = (Instant::now(), cpu_seconds(), self.count.ran());
+        let run = |start| {
+            let engine = self.engine.clone();
+            runtime.spawn(async move { engine.start(start).await?.wait().await })
+        };
+        let running: Vec<_> = starts.into_iter().map(run).collect();
+        for run in running {
+            let report = runtime.block_on(run)??;
+            ensure!(report.status == RunStatus::Done, "a run did not end well: {report}");
+        }
+        let (steps, expected) = (self.count.ran() - before, (runs * chain) as u64);
+        ensure!(steps == expected, "{steps} bodies ran, not {expected}");
+        let seconds = start.elapsed().as_secs_f64();
+        Ok(Did { steps, seconds, cpu_seconds: cpu_seconds() - cpu, start_seconds: 0.0 })
+    }
+
     /// The writes to the log so far.
-    pub(super) fn log(&self) -> LogWrites {
+    pub fn log(&self) -> LogWrites {
         self.written.as_ref().map(|written| written.so_far()).unwrap_or_default()
     }
 
     /// Ends everything and lets go of the directory.
-    pub(super) fn close(self, runtime: &Runtime) -> anyhow::Result<()> {
+    pub fn close(self, runtime: &Runtime) -> anyhow::Result<()> {
         runtime.block_on(self.engine.close())?;
         if let Some(journal) = self.journal {
             runtime.block_on(journal.close())?;
