@@ -150,6 +150,16 @@ pub(crate) struct At {
     /// Index into the program's tasks.
     pub(crate) task: u32,
     pub(crate) resources: Arc<Resources>,
+    /// The part of the step, for a body that consists of others.
+    pub(crate) part: Option<StepPart>,
+}
+
+/// A part of a step, which has a key and a task of its own.
+#[derive(Clone)]
+pub(crate) struct StepPart {
+    name: String,
+    key: String,
+    spec: Arc<TaskSpec>,
 }
 
 /// A path in the program: that of a node, or of a task inside a fused node.
@@ -164,6 +174,9 @@ impl Step {
     /// The idempotency key of the step: the same for every attempt at it, and for no other step. Give it to other
     /// systems so that they perform a request once.
     pub fn key(&self) -> String {
+        if let Some(part) = &self.at.part {
+            return part.key.clone();
+        }
         // Derived from address and inputs: a step that a new plan runs again on the same inputs has the same key.
         let mut hasher = blake3::Hasher::new_derive_key("onceflow step key");
         hasher.update(&self.at.run.0).update(self.address().as_bytes());
@@ -180,7 +193,28 @@ impl Step {
 
     /// The task as the flow specifies it: for bodies that serve many tasks. `None` for a step that belongs to no run.
     pub fn spec(&self) -> Option<&TaskSpec> {
+        if let Some(part) = &self.at.part {
+            return Some(&part.spec);
+        }
         self.at.program.tasks.get(self.at.task as usize)
+    }
+
+    /// A part of the step, for a body that starts other bodies: with a task and an idempotency key of its own, and its
+    /// name behind the address of the step.
+    #[must_use]
+    pub fn part(&self, name: &str, key: String, spec: TaskSpec) -> Step {
+        let At { run, inputs, place, program, path, task, resources, .. } = &*self.at;
+        let at = At {
+            run: *run,
+            inputs: inputs.clone(),
+            place: place.clone(),
+            program: program.clone(),
+            path: *path,
+            task: *task,
+            resources: resources.clone(),
+            part: Some(StepPart { name: name.to_owned(), key, spec: spec.into() }),
+        };
+        Step { at: Arc::new(at), attempt: self.attempt, resumed: None, tx: None, reserved: None, aside: None }
     }
 
     /// The run it belongs to.
@@ -263,6 +297,7 @@ impl Step {
             path,
             task: 0,
             resources: Arc::default(),
+            part: None,
         };
         Step { at: Arc::new(at), attempt, resumed: None, tx: None, reserved: None, aside: None }
     }
@@ -275,6 +310,13 @@ impl Step {
 
 impl At {
     pub(crate) fn address(&self) -> String {
+        match &self.part {
+            Some(part) => format!("{}/{}", self.step_address(), part.name),
+            None => self.step_address(),
+        }
+    }
+
+    fn step_address(&self) -> String {
         let node = self.program.blocks.get(self.path.block as usize);
         let node = node.and_then(|block| block.nodes.get(self.path.node as usize));
         let path = match (node.map(|node| &node.op), self.path.fused) {

@@ -171,7 +171,7 @@ impl Work<'_> {
         let place = onceflow_core::model::InstancePath { call: undo.address.to_string(), numbers: vec![] };
         let (inputs, program) = (undo.inputs.clone(), plan.program.clone());
         let resources = self.worker.shared.resources();
-        At { run: plan.keys.run, inputs, place, program, path, task: undo.task, resources }
+        At { run: plan.keys.run, inputs, place, program, path, task: undo.task, resources, part: None }
     }
 
     /// Ends the try of a compensation and makes the one before it ready. After the last, a run that was undone

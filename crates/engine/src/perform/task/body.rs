@@ -269,6 +269,7 @@ impl Work<'_> {
             path,
             task,
             resources: self.worker.shared.resources(),
+            part: None,
         }))
     }
 }
