@@ -28,7 +28,7 @@ use onceflow_core::{
         draft::Draft,
         ids::{END, LANE, SETTLE, StepId, TEARDOWN, UNDO},
         keys::Keys,
-        rows::{self, Failed, Phase, ReadyStep, Received, State, Why},
+        rows::{self, Failed, Phase, ReadyStep, Received, RunState, Why},
         step::{self, Taken},
     },
 };
@@ -131,13 +131,29 @@ impl Worker {
 }
 
 impl Work<'_> {
-    /// Commits, and claims the next step with it.
+    /// Commits, and claims the next step with it. A step that cannot commit because its run is frozen or went on is given
+    /// back at once.
     pub(crate) async fn commit<'a>(
         &'a self,
         slot: &Slot,
         changes: &[ValueChange],
         what: Option<EventKind>,
-        decide: impl Fn(State) -> Draft<'a>,
+        decide: impl Fn(RunState) -> Draft<'a>,
+    ) -> Result<WorkCommit, Error> {
+        let committed = self.commit_and_hold(slot, changes, what, decide).await?;
+        if matches!(committed, WorkCommit::Lost) {
+            self.give_back().await?;
+        }
+        Ok(committed)
+    }
+
+    /// As [`Work::commit`], but a step that cannot commit keeps its claim.
+    async fn commit_and_hold<'a>(
+        &'a self,
+        slot: &Slot,
+        changes: &[ValueChange],
+        what: Option<EventKind>,
+        decide: impl Fn(RunState) -> Draft<'a>,
     ) -> Result<WorkCommit, Error> {
         let asked = self.worker.claim_next(slot);
         let shared = &self.worker.shared;
@@ -161,10 +177,10 @@ impl Work<'_> {
         slot: &Slot,
         changes: &[ValueChange],
         what: Option<EventKind>,
-        decide: impl Fn(State) -> Draft<'a>,
+        decide: impl Fn(RunState) -> Draft<'a>,
     ) -> Result<WorkCommit, Error> {
         loop {
-            let committed = self.commit(slot, changes, what.clone(), &decide).await?;
+            let committed = self.commit_and_hold(slot, changes, what.clone(), &decide).await?;
             if !matches!(committed, WorkCommit::Lost) || !self.until_thawed(slot).await? {
                 return Ok(committed);
             }
@@ -173,7 +189,7 @@ impl Work<'_> {
 
     /// Waits while the run is frozen; the step keeps its claim, and gives its places to others. False if the run was not
     /// frozen, or still is when the worker has to stop.
-    async fn until_thawed(&self, slot: &Slot) -> Result<bool, Error> {
+    pub(super) async fn until_thawed(&self, slot: &Slot) -> Result<bool, Error> {
         const LOOK_MS: u64 = 50;
         /// Looks while the worker stops: far more than a plan takes, unless its planner was killed.
         const LOOKS_MAX: usize = 100;
@@ -226,7 +242,7 @@ impl Work<'_> {
         tracing::error!(?causes, run = %self.run.key, address, "parking a step; its run fails");
         let attempt = self.taken.ready_step.failed + 1;
         let failed = Failed { address: address.into(), attempt, causes, started: false };
-        let park = |state: State| {
+        let park = |state: RunState| {
             let next = if state.phase == Phase::Running { Phase::Failing } else { state.phase };
             step::park(&self.run.plan, state, &self.taken, Why::Failed(failed.clone()), next)
         };
@@ -244,7 +260,7 @@ impl Work<'_> {
             self.pause_and_give_back().await?;
             return Ok(None);
         }
-        let park = |state: State| step::park(&self.run.plan, state, &self.taken, Why::NotStarted, state.phase);
+        let park = |state: RunState| step::park(&self.run.plan, state, &self.taken, Why::NotStarted, state.phase);
         self.commit(slot, &[], None, park).await.map(WorkCommit::next)
     }
 

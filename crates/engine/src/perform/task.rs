@@ -29,13 +29,17 @@ use onceflow_core::{
     model::{Effect, TaskSpec},
     payload::Outcome,
     protocol::{
-        rows::{Failed, Held, Phase, ReadyStep, State, Why},
+        rows::{Failed, Held, Phase, ReadyStep, RunState, Why},
         step,
     },
 };
 use onceflow_store::{blobs, values};
 use std::sync::{Arc, Mutex};
 pub(crate) use unknown::may_decide;
+
+/// How long outputs of a body that has ended are stored after the worker was interrupted: a gigabyte or so, and less than
+/// users wait before they kill a process.
+const INTERRUPTED_STORE_MS_MAX: u64 = 5000;
 
 impl Work<'_> {
     /// Performs a task, or several that are fused.
@@ -222,18 +226,18 @@ impl Work<'_> {
         // is stored even then.
         let stops = outputs.iter().any(|output| matches!(output, Data::File(_) | Data::List(_)))
             && self.spec().effect != Effect::AtMostOnce;
-        let heartbeat = stops.then(|| self.heartbeat(true));
+        let mut stopped = stops.then(|| Box::pin(self.must_stop_storing()));
         for output in outputs {
             let stored = std::pin::pin!(storing.store(&output));
-            outcomes.push(match &heartbeat {
+            outcomes.push(match &mut stopped {
                 None => stored.await?,
-                Some(heartbeat) => match select(stored, std::pin::pin!(heartbeat.stopped())).await {
+                Some(stopped) => match select(stored, stopped.as_mut()).await {
                     Either::Left((stored, _)) => stored?,
                     Either::Right((stop, _)) => return Ok(Err(stop)),
                 },
             });
         }
-        drop(heartbeat);
+        drop(stopped);
         if node.attempt {
             outcomes.push(Outcome::None);
         }
@@ -272,6 +276,16 @@ impl Work<'_> {
         }
     }
 
+    /// Ends when outputs of a body that has ended are not worth storing any more: nobody wants them, or the worker was
+    /// interrupted and its user has waited for a while.
+    async fn must_stop_storing(&self) -> Stop {
+        let stop = self.heartbeat(true).stopped().await;
+        if stop == Stop::Interrupted {
+            self.worker.shared.world.sleep(INTERRUPTED_STORE_MS_MAX).await;
+        }
+        stop
+    }
+
     /// Tries once to commit outputs that are stored.
     async fn commit_stored(
         &self,
@@ -286,7 +300,7 @@ impl Work<'_> {
             _ => None,
         };
         let what = EventKind::DidCommit { address: self.address_if_wanted().await? };
-        let commit = |state: State| {
+        let commit = |state: RunState| {
             let mut draft = step::commit(plan, state, &self.taken, outcomes);
             if let Some((tx, now)) = tx.filter(|_| seams::commits_writes()) {
                 tx.apply_to(&mut draft.batch, now, self.taken.claim.name.as_bytes());
@@ -328,7 +342,7 @@ impl Work<'_> {
     /// Parks the step until the run is retried.
     async fn park_failed(&self, slot: &Slot, failed: Failed, what: Option<EventKind>) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
-        let park = |state: State| {
+        let park = |state: RunState| {
             let next = if self.run.finish_independent() || state.phase != Phase::Running {
                 state.phase
             } else {
@@ -364,9 +378,15 @@ impl Work<'_> {
             started: false,
         };
         tracing::debug!(address = %failed.address, attempt = failed.attempt, causes = ?failed.causes, "an attempt failed");
-        let note = |state: State| step::note(&self.run.plan, state, &self.taken, ready_step);
-        let committed = shared.commit(&self.run, &self.taken, None, &[], note).await?;
-        let WorkCommit::Committed { position, .. } = committed else { return Ok(NextAttempt::Left) };
+        let note = |state: RunState| step::note(&self.run.plan, state, &self.taken, ready_step);
+        let position = loop {
+            match shared.commit(&self.run, &self.taken, None, &[], note).await? {
+                WorkCommit::Committed { position, .. } => break position,
+                // Frozen for a new plan: the attempt counts if the run goes on as it was.
+                _ if self.until_thawed(slot).await? => {}
+                _ => return self.give_back().await.map(|()| NextAttempt::Left),
+            }
+        };
         self.tell_in_order(position, EventKind::DidFail(failed.clone())).await;
         let (heartbeat, resting) = (self.heartbeat(true), self.worker.capacity.rest(slot));
         let pause = shared.world.sleep(pause_ms(spec, ready_step.failed, shared.world.random()));

@@ -4,15 +4,18 @@
 use crate::support;
 
 use onceflow_core::{
-    Batch, Op,
+    Batch, Key, Kind, Op, Row,
     model::{Effect, Port, ResourceRequest, Retry, TaskSpec, Type},
-    protocol::rows::{self, Phase, State},
+    protocol::{
+        rows::{self, Phase, ReadyStep, RunState},
+        step,
+    },
 };
 use onceflow_engine::{
     Engine, Error, Handle, Options, RunStatus, Start, Summary,
     task::{Attempt, Body, Data, Failure, Step},
 };
-use onceflow_store::World;
+use onceflow_store::{Records, World, backend::memory::Memory};
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering::SeqCst},
@@ -225,7 +228,7 @@ async fn steps_of_a_worker_that_is_said_to_be_gone_are_free_at_once_and_its_own_
 fn lets_go_on(batch: &Batch) -> bool {
     let is_it = |op: &Op| {
         matches!(op, Op::Put(key, row) if key.name.as_bytes() == b"s"
-            && rows::read::<State>(row).is_some_and(|state| state.phase == Phase::Running))
+            && rows::read::<RunState>(row).is_some_and(|state| state.phase == Phase::Running))
     };
     batch.ops.iter().any(is_it)
 }
@@ -270,4 +273,69 @@ async fn at_most_once_body_runs_again_in_a_new_plan_only_with_consent() {
     let handle = engine.find("r").await.unwrap();
     scene.ends(&engine, &handle, "y=22").await;
     assert_eq!(scene.door.began.load(SeqCst), 3, "once in the old plan, and each of the two steps in the new one");
+}
+
+/// The batch writes a ready step that this holds for, as a worker does with a step it has claimed.
+fn notes(batch: &Batch, is_it: impl Fn(&ReadyStep) -> bool) -> bool {
+    let note = |op: &Op| match op {
+        Op::Put(key, row) if key.group.kind() == Kind::Queue => step::ready_step(row).is_some_and(|ready| is_it(&ready)),
+        _ => false,
+    };
+    batch.ops.iter().any(note)
+}
+
+/// Writes the phase of the only run in the store, as another process does.
+async fn turn_to(memory: &Memory, phase: Phase) {
+    let rows = memory.state().all();
+    let state = |key: &Key, row: &Row| rows::read::<RunState>(row).filter(|_| key.name.as_bytes() == b"s");
+    let found = rows.iter().find_map(|(shard, key, row)| Some((*shard, key.clone(), state(key, row)?)));
+    let (shard, key, state) = found.expect("a run");
+    let mut batch = Batch::new(shard);
+    batch.put(key, RunState { phase, ..state }.to_row());
+    assert!(memory.commit(batch).await.unwrap().is_applied());
+}
+
+/// Freezes the run at the first batch that writes such a ready step; returns how long the run took when it went on.
+async fn frozen_when(scene: &Scene, is_it: fn(&ReadyStep) -> bool) -> u64 {
+    let memory = scene.proof.memory.clone();
+    let freezes = async move { turn_to(&memory, Phase::Frozen).await };
+    let at = move |call: Call<'_>| matches!(call, Call::Sends(batch) if notes(batch, is_it));
+    let meanwhile = Meanwhile::new(scene.proof.memory.clone(), at, freezes);
+    let engine = scene.proof.engine_on(meanwhile.clone(), Options::default());
+    let handle = scene.proof.drive(engine.start(scene.start.clone())).await.unwrap();
+    scene.door.open.add_permits(10);
+    while !meanwhile.happened() {
+        scene.proof.calm().await;
+        scene.proof.world.advance_to_next();
+    }
+    scene.proof.world.advance(200);
+    scene.proof.calm().await;
+    turn_to(&scene.proof.memory, Phase::Running).await;
+    let before = scene.proof.world.clock();
+    scene.ends(&engine, &handle, "y=12").await;
+    scene.proof.world.clock().ms_since(before)
+}
+
+#[tokio::test]
+async fn a_step_whose_run_is_frozen_before_its_body_starts_begins_when_the_run_goes_on() {
+    let scene = scene(|spec| spec.effect = Effect::AtMostOnce);
+    let took = frozen_when(&scene, |ready| ready.started.is_some()).await;
+    assert!(took < 1000, "it took {took} ms, as if its claim had to expire");
+    assert_eq!(scene.door.began.load(SeqCst), 2, "each of the two steps started once");
+}
+
+#[tokio::test]
+async fn a_failed_attempt_of_a_frozen_run_counts_and_the_next_begins_when_the_run_goes_on() {
+    let mut scene = scene(|_| {});
+    let mut spec = TaskSpec::new("fails", vec![Port::new("x", Type::Int)], vec![Port::new("out", Type::Int)]);
+    spec.retry = Retry { attempts: 2, backoff_ms: 100, backoff_ms_max: 100 };
+    let began = scene.door.began.clone();
+    let spec = scene.proof.kit.add(spec, move |step, inputs| {
+        began.fetch_add(1, SeqCst);
+        if step.attempt() == 1 { Err(Failure::new("no")) } else { Ok(vec![int(as_int(&inputs[0]) + 1)]) }
+    });
+    scene.start = Start::new("r", chain(&spec, 2).library(), "main").input("x", int(10));
+    let took = frozen_when(&scene, |ready| ready.failed > 0).await;
+    assert!(took < 2000, "it took {took} ms, as if its claim had to expire");
+    assert_eq!(scene.door.began.load(SeqCst), 4, "two attempts at each of two steps");
 }

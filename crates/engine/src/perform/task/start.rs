@@ -6,7 +6,7 @@ use crate::{Error, data::Scratch, kernel::WorkCommit, seams, shared::lock};
 use onceflow_core::{
     model::{Effect, TaskSpec, program::NodeOp},
     protocol::{
-        rows::{Held, ReadyStep, State, Undo},
+        rows::{Held, ReadyStep, RunState, Undo},
         step,
     },
 };
@@ -67,7 +67,7 @@ impl Work<'_> {
         let task = plan.program.undo_of(spec);
         let address: std::sync::Arc<str> = self.address().await?.into();
         loop {
-            let note = |state: State| {
+            let note = |state: RunState| {
                 let mut draft = step::note(plan, state, &self.taken, ready_step);
                 if let (Some(number), Some(task)) = (number, task) {
                     let undo = Undo {
@@ -83,7 +83,8 @@ impl Work<'_> {
             };
             match shared.commit(&self.run, &self.taken, None, &[], note).await? {
                 WorkCommit::Committed { position, .. } => return Ok(Some(position)),
-                WorkCommit::Lost => return Ok(None),
+                // The run may be frozen for a new plan: whoever has the step when it goes on begins it.
+                WorkCommit::Lost => return self.give_back().await.map(|()| None),
                 // Another step took the number, or the reply was lost when this one did.
                 WorkCommit::DecideAgain => match self.free_number().await? {
                     // The start mark must be this worker's, even if an earlier one registered the compensation.

@@ -3,12 +3,12 @@
 
 use super::support::{Bed, Kit, flows::*, graphs::*, int};
 use onceflow_core::model::{Effect, Type};
-use onceflow_engine::{Engine, Event, EventKind, Options, RunStatus, Start, Summary};
+use onceflow_engine::{Engine, Event, EventKind, Options, RunStatus, Start, Summary, task::Data};
 use onceflow_store::{
     BoxFuture, World,
     backend::memory::Memory,
-    blobs::{Blobs, Chunks, Content, ContentInfo, Error, ObjectName, Objects, Page},
-    testing::world::TestWorld,
+    blobs::{Blobs, ByteStream, Chunks, ContentInfo, Error, ObjectName, Objects, Page},
+    testing::world::{TestWorld, poll_once},
     values::Values,
 };
 use std::{
@@ -18,14 +18,16 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering::SeqCst},
     },
+    task::Poll,
 };
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::{Semaphore, mpsc::UnboundedReceiver};
 
-/// An object store that refuses so many writes, and so many reads.
+/// An object store that refuses so many writes, and so many reads, and whose writes wait at a gate.
 struct Refusing {
     blobs: Objects,
     writes: AtomicU32,
     reads: AtomicU32,
+    gate: Semaphore,
 }
 
 fn refuses(left: &AtomicU32) -> Result<(), Error> {
@@ -36,9 +38,10 @@ fn refuses(left: &AtomicU32) -> Result<(), Error> {
 }
 
 impl Blobs for Refusing {
-    fn create(&self, name: ObjectName, content: Content) -> BoxFuture<'_, Result<ContentInfo, Error>> {
+    fn create(&self, name: ObjectName, content: ByteStream) -> BoxFuture<'_, Result<ContentInfo, Error>> {
         Box::pin(async move {
             refuses(&self.writes)?;
+            let _passed = self.gate.acquire().await;
             self.blobs.create(name, content).await
         })
     }
@@ -46,6 +49,7 @@ impl Blobs for Refusing {
     fn adopt<'a>(&'a self, name: ObjectName, path: &'a Path) -> BoxFuture<'a, Result<ContentInfo, Error>> {
         Box::pin(async move {
             refuses(&self.writes)?;
+            let _passed = self.gate.acquire().await;
             self.blobs.adopt(name, path).await
         })
     }
@@ -75,6 +79,7 @@ impl Blobs for Refusing {
 }
 
 struct Trial {
+    bed: Bed,
     world: Arc<TestWorld>,
     blobs: Arc<Refusing>,
     kit: Kit,
@@ -86,10 +91,21 @@ struct Trial {
 impl Trial {
     /// A step that makes a large value, and one that reads it.
     fn new(writes: u32, reads: u32) -> Self {
+        Trial::of(Type::Bytes, |value| value, writes, reads)
+    }
+
+    /// A step that makes a list of large values, behind a closed gate, and one that reads it.
+    fn of_list() -> Self {
+        let trial = Trial::of(Type::list(Type::Bytes), |value| Data::List([value].into_iter().collect()), 0, 0);
+        trial.blobs.gate.forget_permits(1);
+        trial
+    }
+
+    fn of(made: Type, make_it: fn(Data) -> Data, writes: u32, reads: u32) -> Self {
         let (world, mut kit) = (TestWorld::new(1), Kit::default());
-        let make = spec("make", &[("x", Type::Int)], &[("v", Type::Bytes)]);
-        let make = kit.add(make, |_, _| Ok(vec![bytes(200_000, 1)]));
-        let read = effect(spec("read", &[("v", Type::Bytes)], &[("out", Type::Int)]), Effect::AtMostOnce);
+        let make = spec("make", &[("x", Type::Int)], &[("v", made.clone())]);
+        let make = kit.add(make, move |_, _| Ok(vec![make_it(bytes(200_000, 1))]));
+        let read = effect(spec("read", &[("v", made)], &[("out", Type::Int)]), Effect::AtMostOnce);
         let read = kit.add(read, |_, _| Ok(vec![int(7)]));
         let g = G::new().input("x", Type::Int).output("y", Type::Int).task("make", &make).task("read", &read);
         let start = start(g.connect("x -> make.x; make.v -> read.v; read.out -> y")).input("x", int(1));
@@ -97,13 +113,33 @@ impl Trial {
             blobs: Objects::memory(),
             writes: AtomicU32::new(writes),
             reads: AtomicU32::new(reads),
+            gate: Semaphore::new(1),
         });
         let records = Arc::new(Memory::new(world.clone() as Arc<dyn World>));
         let values = Values::new(records.clone(), world.clone(), Default::default()).with_blobs(blobs.clone());
         let bed = Bed { records, values: Arc::new(values), world: world.clone() };
         let engine = bed.engine(&kit, Options { fuse: false, ..Options::default() });
         let events = engine.events();
-        Trial { world, blobs, kit, start, engine, events }
+        Trial { bed, world, blobs, kit, start, engine, events }
+    }
+
+    /// Starts the run, and waits until the outputs of its first body are being stored.
+    async fn begin(&self) {
+        self.world.hurry(self.engine.start(self.start.clone())).await.unwrap();
+        let is_storing = || self.kit.ran() == "/make" && self.world.sleeping() > 0;
+        let storing = std::future::poll_fn(|_| if is_storing() { Poll::Ready(()) } else { Poll::Pending });
+        self.world.hurry(storing).await;
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Another engine brings the run to its end.
+    async fn ends_elsewhere(&self) {
+        let engine = self.bed.engine(&self.kit, Options { fuse: false, ..Options::default() });
+        let handle = self.world.hurry(engine.find("r")).await.unwrap();
+        assert!(self.world.hurry(handle.wait()).await.unwrap().status == RunStatus::Done);
+        self.world.hurry(engine.close()).await.unwrap();
     }
 
     async fn run(&self) -> Summary {
@@ -161,4 +197,33 @@ async fn inputs_that_cannot_be_read_fail_a_step_that_has_not_started() {
     assert!(trial.run().await.status == RunStatus::Done);
     let told = trial.held_up().await;
     assert!(told.len() >= 5 && told.iter().all(|one| one.starts_with("/read cannot be performed")), "{told:?}");
+}
+
+#[tokio::test]
+async fn an_interrupt_waits_a_moment_for_the_result_of_a_body_that_has_ended() {
+    let trial = Trial::of_list();
+    trial.begin().await;
+    let mut interrupted = std::pin::pin!(trial.engine.interrupt());
+    for _ in 0..100 {
+        assert!(poll_once(&mut interrupted).await.is_pending(), "the result is dropped");
+        trial.world.advance(10);
+        tokio::task::yield_now().await;
+    }
+    trial.blobs.gate.add_permits(1);
+    trial.world.hurry(interrupted).await.unwrap();
+    trial.ends_elsewhere().await;
+    assert_eq!(trial.kit.ran(), "/make /read", "nothing is computed again");
+}
+
+#[tokio::test]
+async fn an_interrupt_does_not_wait_for_ever_for_a_result_to_be_stored() {
+    let trial = Trial::of_list();
+    trial.begin().await;
+    let before = trial.world.clock();
+    trial.world.hurry(trial.engine.interrupt()).await.unwrap();
+    let took = trial.world.clock().ms_since(before);
+    assert!((5000..10_000).contains(&took), "it took {took} ms");
+    trial.blobs.gate.add_permits(1);
+    trial.ends_elsewhere().await;
+    assert_eq!(trial.kit.ran(), "/make×2 /read", "its result was given up, and it ran again");
 }
