@@ -18,11 +18,7 @@ use onceflow_core::{
     protocol::rows::{read, write},
     scope::{CancelCause, Cancellation, Mishap, OrderId, ScopeEvent},
 };
-use onceflow_store::{
-    Records, World,
-    records::commit_durably,
-    values::Values,
-};
+use onceflow_store::{Records, World, records::commit_durably, values::Values};
 use std::{
     collections::BTreeMap,
     pin::pin,
