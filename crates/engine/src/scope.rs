@@ -24,9 +24,10 @@ pub use body::{
     Packet, ScopeBody,
 };
 pub use cell::{SessionHandle, SessionOutlet};
+pub(crate) use durable::ScopeStore;
 pub use durable::{
     Activity, ActivityBody, BufferAccess, DescribeRow, DurableBody, DurableCleanup, DurableEnd, DurableScope,
-    InlineBody, ScopeHost, ScopeHostOptions, SessionId,
+    InlineBody, ScopeHost, ScopeHostOptions, SessionId, enter_scope,
 };
 pub use keys::{BufferChange, ErasedKey};
 pub use service::{LightService, OpenOrder, OpenOrders};

@@ -51,6 +51,15 @@ impl Shared {
         world: Arc<dyn World>,
         mut options: Options,
     ) -> Arc<Self> {
+        let (shard, lease_ms) = (options.shard, options.lease_ms);
+        let (of_records, of_values, of_world) = (records.clone(), values.clone(), world.clone());
+        options.resources.add(crate::scope::ScopeStore {
+            records: of_records,
+            values: of_values,
+            world: of_world,
+            shard,
+            lease_ms,
+        });
         let resources = Mutex::new(Arc::new(std::mem::take(&mut options.resources)));
         let kernel = Arc::new(Kernel {
             records: records.clone(),

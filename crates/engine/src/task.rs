@@ -153,12 +153,25 @@ pub(crate) struct At {
     /// The block and node in the program; of a compensation, which has none, a block that does not exist.
     pub(crate) node: (u32, u32),
     pub(crate) resources: Arc<Resources>,
+    /// The part of the step, for a body that consists of others.
+    pub(crate) part: Option<StepPart>,
+}
+
+/// A part of a step, which has a key and a task of its own.
+#[derive(Clone)]
+pub(crate) struct StepPart {
+    name: String,
+    key: String,
+    spec: Arc<TaskSpec>,
 }
 
 impl Step {
     /// The idempotency key of the step: the same for every attempt at it, and for no other step. Give it to other
     /// systems so that they perform a request once.
     pub fn key(&self) -> String {
+        if let Some(part) = &self.at.part {
+            return part.key.clone();
+        }
         // Derived from address and inputs: a step that a new plan runs again on the same inputs has the same key.
         let mut hasher = blake3::Hasher::new_derive_key("onceflow step key");
         hasher.update(&self.at.run.0).update(self.address().as_bytes());
@@ -175,7 +188,27 @@ impl Step {
 
     /// The task as the flow specifies it: for bodies that serve many tasks. `None` for a step that belongs to no run.
     pub fn spec(&self) -> Option<&TaskSpec> {
+        if let Some(part) = &self.at.part {
+            return Some(&part.spec);
+        }
         self.at.program.tasks.get(self.task as usize)
+    }
+
+    /// A part of the step, for a body that starts other bodies: with a task and an idempotency key of its own, and its
+    /// name behind the address of the step.
+    #[must_use]
+    pub fn part(&self, name: &str, key: String, spec: TaskSpec) -> Step {
+        let At { run, inputs, place, program, node, resources, .. } = &*self.at;
+        let at = At {
+            run: *run,
+            inputs: inputs.clone(),
+            place: place.clone(),
+            program: program.clone(),
+            node: *node,
+            resources: resources.clone(),
+            part: Some(StepPart { name: name.to_owned(), key, spec: spec.into() }),
+        };
+        Step { fused: self.fused, ..Step::new(Arc::new(at), self.task, self.attempt) }
     }
 
     /// The run it belongs to.
@@ -256,6 +289,7 @@ impl Step {
             program: Arc::new(program),
             node: (0, 0),
             resources: Arc::default(),
+            part: None,
         };
         Step::new(Arc::new(at), 0, attempt)
     }
@@ -272,6 +306,13 @@ impl Step {
 
 impl At {
     pub(crate) fn address(&self, fused: Option<u16>) -> String {
+        match &self.part {
+            Some(part) => format!("{}/{}", self.step_address(fused), part.name),
+            None => self.step_address(fused),
+        }
+    }
+
+    fn step_address(&self, fused: Option<u16>) -> String {
         let (block, node) = self.node;
         let node = self.program.blocks.get(block as usize).and_then(|block| block.nodes.get(node as usize));
         let path = match (node.map(|node| &node.op), fused) {

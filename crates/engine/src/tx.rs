@@ -74,6 +74,22 @@ impl Tx {
         lock(&self.done).written.insert(Name::join(&[ROW, name.as_bytes()]), None);
     }
 
+    /// The key of a row of the flow.
+    pub(crate) fn key(&self, name: &str) -> Key {
+        self.rows.key(name)
+    }
+
+    /// Removes a row of the flow by its whole name.
+    pub(crate) fn delete_name(&self, name: &Name) {
+        lock(&self.done).written.insert(name.clone(), None);
+    }
+
+    /// The run of a step goes on, so that the step is done or taken up again.
+    pub(crate) async fn goes_on(&self, step: &crate::task::Step) -> Result<bool, Error> {
+        let run = self.rows.shared.runs.read_run(step.run()).await?;
+        Ok(run.is_some_and(|run| run.state().phase.dispatches()))
+    }
+
     /// Puts a message into the flow's outbox: it is there once the step has committed, until [`FlowRows::taken`].
     pub fn send(&self, message: impl AsRef<[u8]>) {
         lock(&self.done).sent.push(Row::new(message));

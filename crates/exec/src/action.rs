@@ -1,6 +1,10 @@
 //! The action of a leaf of a flow file, as the program carries it: the parameters of its task, in JSON.
 
+mod scope;
+
 use onceflow_core::model::TaskSpec;
+pub(crate) use scope::OpCode;
+pub use scope::{CleanupOn, FileCleanup, FileOp, FileWork, KeepEntries, MessageTarget, ScopeAction};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -18,10 +22,12 @@ pub enum Action {
     Expr(Expr),
     /// Waits for an event from outside.
     Wait(Wait),
+    /// Enters a scope.
+    Scope(ScopeAction),
 }
 
 /// All executors, by the names under which programs refer to them.
-pub const EXECUTORS: [&str; 5] = ["command", "script", "http", "expr", "wait"];
+pub const EXECUTORS: [&str; 6] = ["command", "script", "http", "expr", "wait", "scope"];
 
 /// Text with holes: `${{ expression }}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -199,6 +205,7 @@ impl Action {
             Action::Http(_) => EXECUTORS[2],
             Action::Expr(_) => EXECUTORS[3],
             Action::Wait(_) => EXECUTORS[4],
+            Action::Scope(_) => EXECUTORS[5],
         }
     }
 
@@ -226,6 +233,7 @@ impl Action {
             | Action::Script(Script { secrets, .. })
             | Action::Http(Http { secrets, .. }) => secrets.clear(),
             Action::Expr(_) | Action::Wait(_) => {}
+            Action::Scope(scope) => scope.commands_mut().for_each(|command| command.secrets.clear()),
         }
         let mut hasher = blake3::Hasher::new_derive_key("onceflow action");
         hasher.update(&seen.to_params()).update(&[0]).update(more.as_bytes());

@@ -3,7 +3,7 @@
 use onceflow_engine::task::Failure;
 
 /// Every code of this crate with its subject. Each has a page, `docs/errors/<code>.md`.
-pub const CODES: [(&str, &str); 22] = [
+pub const CODES: [(&str, &str); 23] = [
     (EXIT, "a command ended with a status other than 0"),
     (SIGNAL, "a command was ended by a signal"),
     (NOT_FOUND, "a program was not found"),
@@ -24,6 +24,7 @@ pub const CODES: [(&str, &str); 22] = [
     (OTHER_VERSION, "a step was planned by another version of onceflow"),
     (WORK, "the work directory could not be made or read"),
     (INPUT_TYPE, "an input is no value of its type"),
+    (SCOPE, "a scope was cancelled"),
     (onceflow_engine::task::TIMEOUT, "a step took longer than its timeout"),
     (onceflow_engine::SOURCE_CHANGED, "an input file changed, or is gone"),
 ];
@@ -50,6 +51,7 @@ pub(crate) const HTTP_BODY: &str = "OF0317";
 pub(crate) const OTHER_VERSION: &str = "OF0318";
 pub(crate) const WORK: &str = "OF0319";
 pub(crate) const INPUT_TYPE: &str = "OF0320";
+pub(crate) const SCOPE: &str = "OF0322";
 
 /// Makes a failure with a code: its first cause begins with the code, `OF0301: …`.
 pub(crate) fn failure(code: &str, what: impl std::fmt::Display) -> Failure {

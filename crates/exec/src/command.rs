@@ -30,7 +30,7 @@ impl Body for Commands {
     }
 }
 
-async fn run(shared: &Arc<ExecutorContext>, step: &Step, inputs: Vec<Data>) -> Result<Vec<Data>, Failure> {
+pub(crate) async fn run(shared: &Arc<ExecutorContext>, step: &Step, inputs: Vec<Data>) -> Result<Vec<Data>, Failure> {
     let (spec, action) = crate::action(step)?;
     let Action::Command(command) = action else { return Err(crate::not_for("command")) };
     let secrets = Secrets::read(&command.secrets)?;

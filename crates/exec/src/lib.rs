@@ -10,7 +10,7 @@
 //! | [`template`], [`expr`] | text with holes, and the expressions in them |
 //! | [`shell`] | commands with holes: quoting, variables, commands that need no shell |
 //! | [`home`] | the paths of work directories and logs |
-//! | `command`, `script`, `http`, `pure`, `wait` | the executors |
+//! | `command`, `script`, `http`, `pure`, `wait`, `scope` | the executors |
 //! | `job` | the common part of commands and scripts: `work` (inputs), `process`, `log`, `output` |
 //! | [`guard`] | ends commands when the worker ends |
 //! | [`codes`] | error codes |
@@ -33,6 +33,7 @@ mod process;
 mod program;
 mod pure;
 mod render;
+mod scope;
 mod script;
 pub mod shell;
 pub mod template;
@@ -57,8 +58,9 @@ pub fn executors(options: ExecutorOptions) -> Tasks {
         Arc::new(command::Commands(shared.clone())),
         Arc::new(script::Scripts(shared.clone())),
         Arc::new(http::HttpCalls::new(shared.clone())),
-        Arc::new(pure::Expressions(shared)),
+        Arc::new(pure::Expressions(shared.clone())),
         Arc::new(wait::EventWait),
+        Arc::new(scope::Scopes(shared)),
     ];
     let mut tasks = Tasks::new();
     for (name, body) in EXECUTORS.into_iter().zip(bodies) {

@@ -9,6 +9,7 @@
 //! | `infer` | the types of expressions |
 //! | `order` | the order of steps by their references |
 //! | `steps`, `containers`, `repeat`, `call` | steps and the constructs around them |
+//! | `scope` | scopes, which are leaves with a graph of their own |
 //! | `leaf`, `action` | leaves: steps with an action of their own |
 //! | `digest` | versions: all that results depend on |
 
@@ -22,6 +23,7 @@ pub(crate) mod files;
 mod leaf;
 mod order;
 mod repeat;
+mod scope;
 mod steps;
 
 use crate::{

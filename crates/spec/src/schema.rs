@@ -56,6 +56,8 @@ fn defs() -> Value {
         "out": out(),
         "gives": named("Outputs by their names: references or expressions.", gives()),
         "http": http(),
+        "scope": scope(),
+        "target": target(),
         "loop": repeat(),
         "retry": retry(),
         "resources": object(&[
@@ -183,6 +185,7 @@ fn composing() -> Vec<(&'static str, Value)> {
     all.extend([
         ("expr", json!({ "anyOf": [reference("expression"), expressions] })),
         ("wait", text("The name of an event, which `onceflow send` brings; `timeout` is the longest wait.", None)),
+        ("scope", reference("scope")),
         ("flow", text("The file of another flow, relative to this one.", None)),
         ("steps", reference("steps")),
         (
@@ -226,7 +229,7 @@ fn one_kind(mut schema: Value, kinds: &[&str]) -> Value {
     schema
 }
 
-const KINDS: &[&str] = &["run", "script", "http", "expr", "wait", "flow", "steps", "choose"];
+const KINDS: &[&str] = &["run", "script", "http", "expr", "wait", "scope", "flow", "steps", "choose"];
 
 fn step() -> Value {
     let mut all = composing();
@@ -287,6 +290,66 @@ fn http() -> Value {
     ]);
     schema["required"] = json!(["url"]);
     described(schema, "A call over HTTP.")
+}
+
+/// A target is an operation, `terminate`, `cancel`, `dispose`, a buffer, a stream, or several of them.
+fn target() -> Value {
+    let push = object(&[("push", text("The buffer that the message goes into.", None))]);
+    let stream = object(&[("stream", text("The stream that the message leaves the scope by.", None))]);
+    json!({
+        "description": "An operation, `terminate`, `cancel`, `dispose`, { push: BUFFER }, { stream: NAME }, or a list: a copy to each.",
+        "anyOf": [{ "type": "string" }, push, stream, { "type": "array", "minItems": 1, "items": reference("target") }],
+    })
+}
+
+fn scope() -> Value {
+    let keep = text("`all`, `last N` or `first N`.", Some("^(all|(last|first) [1-9][0-9]*)$"));
+    let mut buffer = object(&[("keep", keep)]);
+    buffer["type"] = json!(["object", "null"]);
+    let mut cleanup = object(&[
+        ("on", one_of("The ends it runs at; either.", &["cancel", "terminate", "either"])),
+        ("with", words("Buffers whose entries it takes: `message.BUFFER` is their list.")),
+        ("run", text("A command.", None)),
+        ("timeout", described(reference("duration"), "It is cancelled after that.")),
+    ]);
+    cleanup["required"] = json!(["run"]);
+    let mut schema = object(&[
+        ("start", described(reference("target"), "Where the first message goes: the record of the step's inputs.")),
+        ("buffers", named("Buffers, which live and die with the session.", buffer)),
+        ("ops", named("Operations, which see `message`.", operation())),
+        ("cleanup", named("Commands that run when the session ends, before its result is given.", cleanup)),
+        ("deadline", described(reference("duration"), "The session is cancelled after that.")),
+        (
+            "rounds_max",
+            json!({ "type": "integer", "minimum": 1, "description": "Messages that an operation on a cycle takes at most." }),
+        ),
+    ]);
+    schema["required"] = json!(["start"]);
+    described(schema, "A reactive region: operations pass messages, the first at `terminate` is the result.")
+}
+
+fn operation() -> Value {
+    let count = || json!({ "type": "integer", "minimum": 0 });
+    let mut schema = object(&[
+        ("run", text("A command; what it prints is the message, as JSON if it is JSON.", None)),
+        ("expr", expression("An expression over `message`.")),
+        ("when", expression("A truth over `message`: `then`, or `else`.")),
+        ("spread", expression("A list: a message for each element.")),
+        ("collect", object(&[("min", count()), ("max", count())])),
+        ("join", words("Buffers: a record of one entry of each.")),
+        ("listen", words("Buffers: a record of all their entries, whenever one changes.")),
+        ("split", named("Fields of the message, and where each goes.", reference("target"))),
+        ("open", words("Buffers that readers see again.")),
+        ("close", words("Buffers that readers do not see.")),
+        ("sleep", reference("duration")),
+        ("next", reference("target")),
+        ("err", described(reference("target"), "Where the failure of a command goes, as text.")),
+        ("then", reference("target")),
+        ("else", reference("target")),
+        ("rest", described(reference("target"), "Where the other fields go, as a record.")),
+    ]);
+    schema["oneOf"] = crate::syntax::scope::OP_KINDS.iter().map(|kind| json!({ "required": [kind] })).collect();
+    schema
 }
 
 fn repeat() -> Value {

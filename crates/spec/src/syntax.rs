@@ -7,12 +7,14 @@
 //! | [`fields`] | reading the keys of a map, and reporting its problems |
 //! | [`flow`] | the parts of a flow |
 //! | [`step`] | the parts of a step |
+//! | [`scope`] | the parts of a scope |
 
 pub(crate) mod fields;
 pub(crate) mod flow;
 pub(crate) mod http;
 pub(crate) mod kinds;
 pub(crate) mod outs;
+pub(crate) mod scope;
 pub(crate) mod step;
 pub(crate) mod tree;
 mod yaml;

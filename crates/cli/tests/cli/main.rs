@@ -17,6 +17,7 @@ mod readme;
 mod rest;
 mod run;
 mod saga;
+mod scopes;
 mod settings;
 mod shared;
 mod support;

@@ -177,7 +177,7 @@ impl<'a> Undoing<'a> {
         let place = onceflow_core::model::InstancePath { call: undo.address.to_string(), numbers: vec![] };
         let (inputs, program) = (undo.inputs.clone(), plan.program.clone());
         let resources = self.work.shared().resources();
-        At { run: plan.keys.run, inputs, place, program, node: (u32::MAX, 0), resources }
+        At { run: plan.keys.run, inputs, place, program, node: (u32::MAX, 0), resources, part: None }
     }
 
     /// Ends the try of a compensation and makes the one before it ready. After the last, a run that was undone

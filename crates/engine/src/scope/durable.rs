@@ -14,10 +14,12 @@
 //! | `turn` | events into the machine, effects into one batch; pure but for inline bodies |
 //! | `writer` | the holder of a session: reads, commits, waits |
 //! | `activity` | runs one activity, and commits its answer |
+//! | `entry` | a scope as a step of a flow |
 //! | `host` | claims, heartbeats, takeover; opens sessions and awaits their ends |
 
 mod activity;
 mod body;
+mod entry;
 mod host;
 mod keys;
 mod turn;
@@ -26,5 +28,7 @@ mod writer;
 pub use body::{
     Activity, ActivityBody, BufferAccess, DescribeRow, DurableBody, DurableCleanup, DurableScope, InlineBody,
 };
+pub(crate) use entry::ScopeStore;
+pub use entry::enter_scope;
 pub use host::{ScopeHost, ScopeHostOptions};
 pub use keys::{DurableEnd, SessionId};

@@ -51,6 +51,7 @@ impl Lowering<'_> {
                 self.http(step, http, takes)
             }
             StepKind::Wait(event) => self.wait(step, event)?,
+            StepKind::Scope(scope) => self.scope(step, scope)?,
             StepKind::Expr(_) | StepKind::Flow(_) | StepKind::Steps(_) | StepKind::Choose(_) => return None,
         })
     }
@@ -271,7 +272,7 @@ impl Lowering<'_> {
     }
 
     /// Reports holes at places of the shell's text where no value can go.
-    fn check_shell(&self, text: &Text, bound: &Template, shell: &action::Shell) {
+    pub(super) fn check_shell(&self, text: &Text, bound: &Template, shell: &action::Shell) {
         let (Ok(parsed), Err(refused)) = (template::parse(&text.text), shell::scan(bound, shell.dialect())) else {
             return;
         };

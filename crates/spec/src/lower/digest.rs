@@ -83,7 +83,8 @@ impl PortIndex<'_> {
                 self.captures(&mut http.outputs);
             }
             Action::Expr(all) => all.outputs.iter_mut().for_each(|source| self.expression(source)),
-            Action::Wait(_) => {}
+            // Its commands and expressions see messages, not inputs.
+            Action::Wait(_) | Action::Scope(_) => {}
         }
         action
     }

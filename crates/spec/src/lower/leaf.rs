@@ -163,6 +163,8 @@ impl Lowering<'_> {
             Action::Expr(_) => Effect::Pure,
             // An event is consumed once.
             Action::Wait(_) => Effect::AtMostOnce,
+            // The end of the session is taken from the store with the step's commit.
+            Action::Scope(_) => Effect::Transactional,
             Action::Command(_) | Action::Script(_) | Action::Http(_) => Effect::default(),
         });
         spec.retry = how.retry.clone();

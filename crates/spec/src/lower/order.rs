@@ -98,7 +98,8 @@ impl Mentions {
     fn kind(&mut self, kind: &StepKind) {
         match kind {
             StepKind::Run(text) => self.template(text),
-            StepKind::Script { .. } | StepKind::Flow(_) | StepKind::Wait(_) => {}
+            // Operations of a scope see messages only.
+            StepKind::Script { .. } | StepKind::Flow(_) | StepKind::Wait(_) | StepKind::Scope(_) => {}
             StepKind::Http(http) => self.http(http),
             StepKind::Expr(all) => all.iter().for_each(|(_, text)| self.expression(&text.text)),
             StepKind::Steps(steps) | StepKind::Choose(steps) => steps.iter().for_each(|step| self.step(step)),

@@ -1,9 +1,10 @@
-//! The kind of a step: one of eight.
+//! The kind of a step: one of nine.
 
 use super::{
     MapKey, NodeKind, YamlNode,
     fields::{FieldReader, Fields},
     http::{self, HttpDecl},
+    scope::{self, ScopeDecl},
     step::{self, StepDecl},
 };
 use crate::{source::Text, words};
@@ -21,6 +22,7 @@ pub(crate) enum StepKind {
     Expr(Vec<(Option<MapKey>, Text)>),
     /// The name of an event.
     Wait(Text),
+    Scope(Box<ScopeDecl>),
     Flow(Text),
     Steps(Vec<StepDecl>),
     Choose(Vec<StepDecl>),
@@ -33,7 +35,7 @@ impl StepKind {
     }
 }
 
-const KINDS: &[&str] = &["run", "script", "http", "expr", "wait", "flow", "steps", "choose"];
+const KINDS: &[&str] = &["run", "script", "http", "expr", "wait", "scope", "flow", "steps", "choose"];
 
 /// Reads the kind from the fields of a step; `None` after reporting a problem.
 pub(crate) fn read(fields: &mut Fields<'_>, what: &str) -> Option<StepKind> {
@@ -65,6 +67,7 @@ pub(crate) fn read(fields: &mut Fields<'_>, what: &str) -> Option<StepKind> {
         "http" => StepKind::Http(http::read(reader, node)?),
         "expr" => StepKind::Expr(read_expr(reader, node)?),
         "wait" => StepKind::Wait(reader.text(node, "`wait`")?),
+        "scope" => StepKind::Scope(Box::new(scope::read(reader, node, what)?)),
         "flow" => StepKind::Flow(reader.text(node, "`flow`")?),
         "steps" => StepKind::Steps(step::read_all(reader, node)),
         _ => StepKind::Choose(read_arms(reader, node, what)),

@@ -280,6 +280,7 @@ pub(super) async fn at(work: &Work<'_>, inputs: &[Held]) -> Result<Arc<At>, Erro
         program: plan.program.clone(),
         node: (work.taken.ready_step.block, work.taken.step.node),
         resources: work.shared().resources(),
+        part: None,
     }))
 }
 

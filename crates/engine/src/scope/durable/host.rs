@@ -3,7 +3,7 @@
 
 use super::{
     body::DurableScope,
-    keys::{DurableEnd, EventPlace, Header, Hop, Note, SessionId, ends, queue, read_note},
+    keys::{Answers, DurableEnd, EventPlace, Header, Hop, Note, SessionId, queue, read_note, streamed_prefix},
     turn::open_session,
 };
 use crate::{
@@ -13,16 +13,12 @@ use crate::{
 };
 use futures_util::future::{Either, select};
 use onceflow_core::{
-    Batch, Fence, Fences, Group, Pick, Row, Shard,
-    limits::{CLAIM_QUEUES_MAX, SCAN_ROWS_MAX},
+    Batch, Fence, Fences, Group, Key, Pick, Row, Shard,
+    limits::CLAIM_QUEUES_MAX,
     protocol::rows::{read, write},
     scope::{CancelCause, Cancellation, Mishap, OrderId, ScopeEvent},
 };
-use onceflow_store::{
-    Records, World,
-    records::{Scan, commit_durably},
-    values::Values,
-};
+use onceflow_store::{Records, World, records::commit_durably, values::Values};
 use std::{
     collections::BTreeMap,
     pin::pin,
@@ -98,13 +94,18 @@ impl ScopeHost {
     /// # Errors
     /// If the store does not answer, or the host does not offer the scope.
     pub async fn open(&self, scope: &str, key: &str, first: Row) -> Result<SessionId, Error> {
+        self.open_at(scope, key, first, SessionId::of_key(scope, key).end()).await
+    }
+
+    /// Opens a session whose end is put into this row.
+    pub(crate) async fn open_at(&self, scope: &str, key: &str, first: Row, end: Key) -> Result<SessionId, Error> {
         let (id, queue) = (SessionId::of_key(scope, key), queue(scope));
         if !self.scopes.contains_key(&queue) {
             return Err(Error::Inputs(format!("there is no scope `{scope}` here")));
         }
-        let header = Header { id, path: vec![], parent: None };
+        let header = Header { id, path: vec![], answers: Answers::Caller(end.clone()) };
         let mut batch = Batch::new(self.kernel.shard);
-        batch.require_absent(queue.key(id.ready_name())).require_absent(id.end());
+        batch.require_absent(queue.key(id.ready_name())).require_absent(end);
         open_session(&mut batch, &queue, &header, first);
         loop {
             match commit_durably(&*self.kernel.records, batch.clone()).await {
@@ -135,17 +136,22 @@ impl ScopeHost {
     /// # Errors
     /// If the store does not answer.
     pub async fn end(&self, id: SessionId) -> Result<DurableEnd, Error> {
+        self.end_at(id, &id.end()).await
+    }
+
+    pub(crate) async fn end_at(&self, id: SessionId, end: &Key) -> Result<DurableEnd, Error> {
         let news = self.listen(id);
         loop {
             let told = news.notified();
-            if let Some(row) = self.kernel.row(id.end()).await? {
+            if let Some(row) = self.kernel.row(end.clone()).await? {
                 self.kernel.records.durable(self.kernel.records.position()).await?;
                 let damaged = || Error::damaged("the end of a scope's session");
                 type End = (Result<Row, Cancellation>, Vec<Mishap>);
                 let (result, mishaps): End = read(&row).ok_or_else(damaged)?;
-                let streamed = self.end_rows(id).await?.into_iter();
-                let streamed = streamed.map(|(_, row)| read(&row)).collect::<Option<_>>().ok_or_else(damaged)?;
-                return Ok(DurableEnd { result, mishaps, streamed });
+                let streams = self.end_rows(end).await?;
+                let streamed = streams.iter().map(|(_, row)| read(row)).collect::<Option<_>>().ok_or_else(damaged)?;
+                let rows = streams.into_iter().map(|(name, _)| name).chain([end.name.clone()]).collect();
+                return Ok(DurableEnd { result, mishaps, streamed, rows });
             }
             select(pin!(told), self.world.sleep(self.poll_ms)).await;
         }
@@ -156,25 +162,32 @@ impl ScopeHost {
     /// # Errors
     /// If the store does not answer.
     pub async fn forget(&self, id: SessionId) -> Result<(), Error> {
-        let streamed = self.end_rows(id).await?;
+        self.forget_at(&id.end()).await
+    }
+
+    pub(crate) async fn forget_at(&self, end: &Key) -> Result<(), Error> {
         let mut batch = Batch::new(self.kernel.shard);
-        batch.delete(id.end());
-        for (name, _) in &streamed {
-            batch.delete(ends().key(name));
+        batch.delete(end.clone());
+        for (name, _) in &self.end_rows(end).await? {
+            batch.delete(end.group.key(name));
         }
         let _always_applied = commit_durably(&*self.kernel.records, batch).await?;
         Ok(())
     }
 
-    async fn end_rows(&self, id: SessionId) -> Result<Vec<(onceflow_core::Name, Row)>, Error> {
-        let scan = Scan::of(ends(), SCAN_ROWS_MAX).prefix(id.streamed_prefix());
-        Ok(self.kernel.records.scan(self.kernel.shard, scan).await?.rows)
+    async fn end_rows(&self, end: &Key) -> Result<Vec<(onceflow_core::Name, Row)>, Error> {
+        self.scan(end.group.clone(), streamed_prefix(end).as_bytes()).await
+    }
+
+    /// Begins to end the host, as [`ScopeHost::close`] does, and waits for nothing.
+    pub fn stop(&self) {
+        self.drain.stop();
+        self.alive.interrupt();
     }
 
     /// Ends the host: activities are stopped and go back to the queue, sessions are left to other hosts.
     pub async fn close(&self) {
-        self.drain.stop();
-        self.alive.interrupt();
+        self.stop();
         self.drain.drain(&*self.world, || self.alive.told()).await;
     }
 

@@ -34,6 +34,8 @@ pub struct DurableEnd {
     pub mishaps: Vec<Mishap>,
     /// Messages that left by the scope's streams, in order, each with the index of its stream.
     pub streamed: Vec<(u32, Row)>,
+    /// The names of the rows that the end takes in the store, until it is forgotten.
+    pub rows: Vec<Name>,
 }
 
 /// A timer of a session, or of an order that only waits.
@@ -62,8 +64,16 @@ pub(super) enum Note {
 pub(super) struct Header {
     pub(super) id: SessionId,
     pub(super) path: Vec<Hop>,
-    /// The session and the order that its end answers.
-    pub(super) parent: Option<(SessionId, OrderId)>,
+    pub(super) answers: Answers,
+}
+
+/// The one that the end of a session is for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Answers {
+    /// An order of another session.
+    Order(SessionId, OrderId),
+    /// A caller, who finds the end in this row.
+    Caller(Key),
 }
 
 /// An event's place among those of its session: first come events of the session as a whole.
@@ -78,11 +88,6 @@ pub(super) enum EventPlace {
 /// The queue of an outermost scope.
 pub(super) fn queue(scope: &str) -> Group {
     Group::queue(Name::join(&[b"scope/", scope.as_bytes()]))
-}
-
-/// The ends of outermost sessions that nobody has taken.
-pub(super) fn ends() -> Group {
-    Group::rows("scope/ends")
 }
 
 impl SessionId {
@@ -153,19 +158,21 @@ impl SessionId {
         format!("{self:?}-{}", order.turn())
     }
 
-    /// The row of an outermost session's end.
+    /// The row of an outermost session's end, if its caller names no other.
     pub(super) fn end(self) -> Key {
-        ends().key(Name::join(&[&self.0, b"0"]))
+        Group::rows("scope/ends").key(format!("{self:?}"))
     }
+}
 
-    /// The rows of the streams of an outermost session.
-    pub(super) fn streamed_prefix(self) -> Name {
-        Name::join(&[&self.0, b"s"])
-    }
+/// The names of the rows of an outermost session's streams begin with this.
+pub(super) fn streamed_prefix(end: &Key) -> Name {
+    Name::join(&[end.name.as_bytes(), b".s"])
+}
 
-    pub(super) fn streamed(self, commit: u64, at: u32) -> Key {
-        ends().key(Name::join(&[self.streamed_prefix().as_bytes(), &commit.to_be_bytes(), &at.to_be_bytes()]))
-    }
+/// A row of a stream of an outermost session.
+pub(super) fn streamed(end: &Key, commit: u64, at: u32) -> Key {
+    let number = format!("{commit:016x}{at:08x}");
+    end.group.key(Name::join(&[streamed_prefix(end).as_bytes(), number.as_bytes()]))
 }
 
 pub(super) fn feed_name(order: OrderId) -> Name {

@@ -3,7 +3,9 @@
 
 use super::{
     body::{BufferAccess, DurableBody, DurableScope, keyed_buffers},
-    keys::{EventPlace, Header, Hop, Note, SessionId, WriterTimer, feed_name, inbox, read_timer, timer_row},
+    keys::{
+        self, Answers, EventPlace, Header, Hop, Note, SessionId, WriterTimer, feed_name, inbox, read_timer, timer_row,
+    },
 };
 use onceflow_core::{
     Batch, Group, Name, Row, Shard, Timestamp,
@@ -267,7 +269,7 @@ impl Turn<'_> {
     fn open(&mut self, order: OrderId, hop: Hop, first: Row) {
         let parent = &self.state.header;
         let path = parent.path.iter().copied().chain([hop]).collect();
-        let nested = Header { id: parent.id.nested(order), path, parent: Some((parent.id, order)) };
+        let nested = Header { id: parent.id.nested(order), path, answers: Answers::Order(parent.id, order) };
         open_session(&mut self.batch, self.queue, &nested, first);
         self.opened.insert(nested.id);
     }
@@ -313,11 +315,11 @@ impl Turn<'_> {
 
     fn stream(&mut self, stream: u32, message: Row) {
         self.sent += 1;
-        match self.state.header.parent {
-            None => {
-                self.batch.put(self.id().streamed(self.state.commits, self.sent), write(&(stream, message)));
+        match self.state.header.answers.clone() {
+            Answers::Caller(end) => {
+                self.batch.put(keys::streamed(&end, self.state.commits, self.sent), write(&(stream, message)));
             }
-            Some((parent, order)) => {
+            Answers::Order(parent, order) => {
                 self.tell(parent, order, &ScopeEvent::Streamed { order, port: stream + 1, message });
             }
         }
@@ -358,9 +360,12 @@ impl Turn<'_> {
         self.end.is_done = true;
         self.sent += 1;
         let SessionEnd { result, mishaps } = end;
-        let Some((parent, order)) = self.state.header.parent else {
-            self.batch.put(self.id().end(), write(&(result, mishaps)));
-            return;
+        let (parent, order) = match self.state.header.answers.clone() {
+            Answers::Order(parent, order) => (parent, order),
+            Answers::Caller(end) => {
+                self.batch.put(end, write(&(result, mishaps)));
+                return;
+            }
         };
         let event = match result {
             Ok(message) => ScopeEvent::Ended { order, emitted: Emitted::One(0, message), mishaps },

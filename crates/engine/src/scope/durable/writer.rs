@@ -12,7 +12,7 @@ use crate::{
 };
 use futures_util::future::select_all;
 use onceflow_core::{
-    Key, Name, Row,
+    Group, Key, Name, Row,
     limits::SCAN_ROWS_MAX,
     protocol::{claim::WorkClaim, rows::read},
     scope::ScopeEvent,
@@ -123,10 +123,15 @@ impl ScopeHost {
     }
 
     /// Rows of a session whose names begin with this, in order.
-    pub(super) async fn rows(&self, id: SessionId, prefix: &[u8]) -> Result<Vec<(Name, Row)>, Error> {
+    async fn rows(&self, id: SessionId, prefix: &[u8]) -> Result<Vec<(Name, Row)>, Error> {
+        self.scan(id.group(), prefix).await
+    }
+
+    /// Rows of a group whose names begin with this, in order.
+    pub(super) async fn scan(&self, group: Group, prefix: &[u8]) -> Result<Vec<(Name, Row)>, Error> {
         let (mut found, mut after) = (Vec::new(), None);
         loop {
-            let scan = Scan::of(id.group(), SCAN_ROWS_MAX).prefix(prefix).after(after);
+            let scan = Scan::of(group.clone(), SCAN_ROWS_MAX).prefix(prefix).after(after);
             let page = self.kernel.records.scan(self.kernel.shard, scan).await?;
             after = page.rows.last().map(|(name, _)| name.clone());
             found.extend(page.rows);

@@ -1,0 +1,104 @@
+//! Scopes in flow files: the delivery example, its failures, and a process that is killed in the middle.
+
+use crate::support::{Bed, signal};
+use std::path::Path;
+
+/// A bed with the example, and the arguments that run it with this command as the drive.
+fn delivery(drive: &str) -> (Bed, Vec<String>) {
+    let bed = Bed::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the repository");
+    let flow = std::fs::read_to_string(root.join("examples/delivery/flow.yaml")).expect("the example");
+    bed.write("flow.yaml", &flow);
+    let ledger = format!("ledger={}", bed.path("ledger").display());
+    let mut args: Vec<String> = ["run", "flow.yaml", "--input", "order=soup"].map(String::from).into();
+    args.extend([String::from("--input"), ledger, String::from("--input"), format!("drive={drive}")]);
+    (bed, args)
+}
+
+/// The kinds of notes in the ledger; each key once.
+fn noted(bed: &Bed) -> Vec<String> {
+    let ledger = bed.read("ledger");
+    let notes: std::collections::BTreeSet<&str> = ledger.lines().collect();
+    notes.into_iter().map(|note| note.split(' ').next().unwrap_or_default().to_owned()).collect()
+}
+
+fn words(args: &[String]) -> Vec<&str> {
+    args.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn delivered_order_releases_its_robot_before_the_result() {
+    let (bed, args) = delivery("true");
+    bed.run(&["check", "flow.yaml"]).ends(0);
+    let said = bed.run(&words(&args)).ends(0);
+    let data = said.json();
+    assert_eq!((&data["delivered"], &data["visited"][0]), (&"soup".into(), &"soup".into()));
+    assert_eq!(noted(&bed), ["released", "reserved"]);
+    bed.run(&["fsck"]).ends(0);
+    bed.run(&["graph", "flow.yaml"]).ends(0);
+}
+
+#[test]
+fn failed_drive_cancels_the_scope_and_releases_its_robot() {
+    let (bed, args) = delivery("false");
+    let said = bed.run(&words(&args));
+    assert!(said.all().contains("OF0322"), "{}", said.all());
+    said.ends(1);
+    assert_eq!(noted(&bed), ["released", "reserved"]);
+    bed.run(&["fsck"]).ends(0);
+}
+
+#[test]
+fn killed_delivery_goes_on_where_it_was() {
+    let (bed, mut args) = delivery("true");
+    let gate = bed.gate("drive");
+    let drive = args.last_mut().expect("arguments");
+    *drive = format!("drive={}", gate.shell());
+    for _ in 0..2 {
+        let mut child = bed.start(&words(&args));
+        gate.until_there();
+        signal(&child, "KILL");
+        child.wait().expect("it was killed");
+    }
+    assert_eq!(noted(&bed), ["reserved"], "nothing is released while the session goes on");
+    let child = bed.start(&words(&args));
+    gate.until_there();
+    gate.open();
+    bed.end(child).ends(0);
+    assert_eq!(noted(&bed), ["released", "reserved"], "each request has one key, whatever was killed");
+    bed.run(&["fsck"]).ends(0);
+}
+
+#[test]
+fn mistakes_in_a_scope_are_told_all_at_once_with_their_places() {
+    let bed = Bed::new();
+    let flow = "
+flow: wrong
+inputs: { n: int }
+steps:
+  s:
+    scope:
+      start: begin
+      buffers: { kept: { keep: some } }
+      ops:
+        a: { run: 'echo ${{ inputs.n }}', next: nowhere }
+        b: { join: [kapt], next: terminate }
+        c: { trim: a, next: terminate }
+        d: { expr: message }
+";
+    bed.write("flow.yaml", flow);
+    let said = bed.run(&["check", "flow.yaml"]);
+    let all = said.all();
+    for wanted in [
+        "there is no operation `begin` here",
+        "`keep` cannot be `some`",
+        "operations of a scope see `message` only",
+        "there is no operation `nowhere` here",
+        "there is no buffer `kapt` here",
+        "which scopes in flow files do not have yet",
+        "operation `d` has no `next`",
+        "flow.yaml:7:14",
+    ] {
+        assert!(all.contains(wanted), "{wanted} is missing in\n{all}");
+    }
+}
