@@ -43,6 +43,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("OF0139", "this cannot be a label"),
     ("OF0140", "a text has a character that no command can have"),
     ("OF0141", "a function is not known, or does not take this"),
+    ("OF0160", "steps of a stream read one another in a circle"),
     ("OF0201", "the flow has no such input"),
     ("OF0202", "an input is missing"),
     ("OF0203", "a value does not fit its input"),
