@@ -10,6 +10,7 @@ use crate::{
     picture::{Scene, dot, mermaid, svg, tree},
     pictured::Pictured,
     printer::Printer,
+    streams,
 };
 use onceflow_core::model::check;
 use serde_json::json;
@@ -84,6 +85,9 @@ fn is_flow(word: &str) -> bool {
 }
 
 fn of_flow(path: &Path) -> Result<Scene, Fault> {
+    if let Some(stream) = streams::read(path)? {
+        return Ok(streams::scene(&stream));
+    }
     let flow = flows::read(path)?;
     let program =
         check(&flow.library, &flow.name, None).map_err(|errors| Fault::from(onceflow_engine::Error::from(errors)))?;

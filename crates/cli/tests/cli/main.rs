@@ -19,6 +19,7 @@ mod run;
 mod saga;
 mod settings;
 mod shared;
+mod streams;
 mod support;
 mod tool;
 mod verbs;
