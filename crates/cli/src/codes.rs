@@ -35,6 +35,8 @@ const CODES: &[(&str, &str)] = &[
     (STORE_LOST, "the store has lost its data"),
     (IN_USE, "the store is in use, so nothing can be proven"),
     (NOT_UNDONE, "what a run did could not be undone"),
+    (STREAM_STOPPED, "a stream stopped"),
+    (STREAM_CHANGED, "a stream of this name has other steps"),
 ];
 
 pub(crate) const NO_STORE: &str = "OF0401";
@@ -69,6 +71,8 @@ pub(crate) const BAD_EXPORT: &str = "OF0453";
 pub(crate) const UNFINISHED: &str = "OF0454";
 pub(crate) const IN_USE: &str = "OF0480";
 pub(crate) const NOT_UNDONE: &str = "OF0455";
+pub(crate) const STREAM_STOPPED: &str = "OF0460";
+pub(crate) const STREAM_CHANGED: &str = "OF0461";
 
 // Codes of flows and their inputs that the tool reports, too.
 pub(crate) const NO_OUTPUT: &str = "OF0016";

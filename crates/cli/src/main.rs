@@ -12,6 +12,7 @@
 //! | `event_log` | the event log of a run, as the store keeps it |
 //! | `digests`, `flows`, `housekeeping` | files beside the store: caches; their removal |
 //! | `results` | outputs as files |
+//! | `streams` | stream files, and streams in the store |
 //! | `history`, `picture`, `pictured`, `timeline`, `page` | the history of a run, drawn and reported |
 //! | `doctor` | diagnosis of the machine |
 //! | `asking` | confirmation by the user |
@@ -52,6 +53,7 @@ mod runs;
 mod session;
 mod signals;
 mod steps;
+mod streams;
 mod timeline;
 mod verbs;
 mod view;

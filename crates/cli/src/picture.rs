@@ -14,6 +14,7 @@ pub(crate) mod layout;
 pub(crate) mod mermaid;
 pub(crate) mod scene;
 pub(crate) mod states;
+mod stream;
 pub(crate) mod style;
 pub(crate) mod svg;
 mod trace;

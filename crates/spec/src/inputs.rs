@@ -11,7 +11,7 @@
 
 mod convert;
 pub(crate) mod defaults;
-mod globs;
+pub(crate) mod globs;
 pub(crate) mod ports;
 mod sheet;
 

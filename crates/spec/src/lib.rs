@@ -8,6 +8,7 @@
 //! | `check`, `unused` | the kernel's check, in the places of the file; steps that never run |
 //! | `remembered` | a flow as bytes, for as long as its files do not change |
 //! | `inputs` | the inputs of a run: words, files, patterns, sample sheets |
+//! | `stream` | the stream file, which becomes a pipeline |
 //! | [`schema()`] | the JSON Schema that editors use |
 //! | [`codes`] | the codes of problems |
 //!
@@ -42,6 +43,7 @@ mod problem;
 mod remembered;
 mod schema;
 mod source;
+mod stream;
 mod syntax;
 mod types;
 mod unused;
@@ -50,6 +52,7 @@ mod words;
 pub use inputs::{GivenInputs, InputNoun, ports::bind};
 pub use problem::{Problem, Problems, SourceLocation, Warning};
 pub use schema::schema;
+pub use stream::{LoadedStream, StreamPart, is_stream, load_stream, stream_schema};
 pub use types::TypeDecl;
 pub use unused::Unused;
 pub use words::{duration_ms, is_label, reserved_names, size_bytes};

@@ -31,6 +31,8 @@ use crate::{
     source::{SourceFile, Span},
     syntax::flow::FlowDecl,
 };
+pub(crate) use expression::syntax_hint;
+
 use draft::{GraphDraft, GraphDrafts, NameTarget};
 use files::LoadedFiles;
 use onceflow_core::model::{Graph, Port, SourceLocation, Type};

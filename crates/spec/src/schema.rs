@@ -67,20 +67,20 @@ fn defs() -> Value {
     })
 }
 
-const NAME: &str = "^[A-Za-z_][A-Za-z0-9_]{0,59}$";
-const DURATION: &str = r"^(0|([0-9]+(\.[0-9]+)? ?(ms|s|m|h|d|w))+)$";
+pub(crate) const NAME: &str = "^[A-Za-z_][A-Za-z0-9_]{0,59}$";
+pub(crate) const DURATION: &str = r"^(0|([0-9]+(\.[0-9]+)? ?(ms|s|m|h|d|w))+)$";
 const SIZE: &str = r"^[0-9]+(\.[0-9]+)? ?(B|kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB)$";
 
-fn reference(name: &str) -> Value {
+pub(crate) fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/$defs/{name}") })
 }
 
-fn described(mut schema: Value, description: &str) -> Value {
+pub(crate) fn described(mut schema: Value, description: &str) -> Value {
     schema["description"] = json!(description);
     schema
 }
 
-fn text(description: &str, pattern: Option<&str>) -> Value {
+pub(crate) fn text(description: &str, pattern: Option<&str>) -> Value {
     let mut schema = json!({ "type": "string", "description": description });
     if let Some(pattern) = pattern {
         schema["pattern"] = json!(pattern);
@@ -88,11 +88,11 @@ fn text(description: &str, pattern: Option<&str>) -> Value {
     schema
 }
 
-fn one_of(description: &str, words: &[&str]) -> Value {
+pub(crate) fn one_of(description: &str, words: &[&str]) -> Value {
     json!({ "enum": words, "description": description })
 }
 
-fn words(description: &str) -> Value {
+pub(crate) fn words(description: &str) -> Value {
     json!({
         "description": description,
         "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }],
@@ -103,18 +103,18 @@ fn scalar() -> Value {
     json!({ "type": ["string", "number", "boolean"] })
 }
 
-fn expression(description: &str) -> Value {
+pub(crate) fn expression(description: &str) -> Value {
     described(scalar(), description)
 }
 
-fn object(properties: &[(&str, Value)]) -> Value {
+pub(crate) fn object(properties: &[(&str, Value)]) -> Value {
     let properties: Map<String, Value> =
         properties.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();
     json!({ "type": "object", "properties": properties, "additionalProperties": false })
 }
 
 /// A map under the user's own names.
-fn named(description: &str, value: Value) -> Value {
+pub(crate) fn named(description: &str, value: Value) -> Value {
     json!({
         "type": ["object", "null"],
         "description": description,
@@ -132,7 +132,7 @@ fn env() -> Value {
     })
 }
 
-fn type_schema() -> Value {
+pub(crate) fn type_schema() -> Value {
     json!({
         "description": "file dir text int float bool bytes json unit, list<T>, T?, { a: T, b: T }, enum<a, b>",
         "anyOf": [

@@ -53,6 +53,12 @@ pub trait Combine: Clone + Send + Sync + 'static {
     fn result(&self, acc: Self::Acc) -> Self::Out;
     /// Returns the laws that hold.
     fn laws(&self) -> Laws;
+
+    /// Describes what its stored values depend on beside their type: a pipeline that has stored values of another
+    /// description is not continued.
+    fn state(&self) -> String {
+        String::new()
+    }
 }
 
 /// A partial value that was combined before the shuffle, and of how many records.

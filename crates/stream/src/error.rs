@@ -57,6 +57,20 @@ pub enum StreamError {
         /// The system's reason.
         cause: Arc<std::io::Error>,
     },
+    /// A step has no result for a record.
+    #[error("step `{name}`: {message}")]
+    Step {
+        /// The step.
+        name: String,
+        /// The reason, with the record.
+        message: String,
+    },
+    /// Workers are at work on a pipeline that is to be removed.
+    #[error("the pipeline `{name}` is at work; stop its workers before it is removed")]
+    AtWork {
+        /// The pipeline.
+        name: String,
+    },
     /// A function of the user's panicked.
     #[error("a function in stage {stage} of the pipeline panicked: {message}")]
     Panicked {

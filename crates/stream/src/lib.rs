@@ -54,14 +54,18 @@ pub use data::{BadValue, StreamData};
 pub use error::StreamError;
 pub use event_time::EventTime;
 pub use pipeline::{
-    KeyedStream, Pipeline, Stream,
+    KeyedStream, Pipeline, RecordFailure, Stream,
+    lines::{LineDecoder, StdinLines},
     sink::{FileSink, SinkChunk, SinkWriter, StdoutSink, StreamSink},
     source::{FileLines, Generator, NextRecord, SplitReader, StreamSource},
+    tail::FollowedFiles,
 };
 pub use run::{
+    control::StreamControl,
     keys::Station,
     meta::Counts,
     options::{EdgeMode, StreamOptions},
+    status::{StageStatus, StreamStatus, pipelines, remove, status},
     transport::{MemoryTransport, StreamMessage, Transport},
     worker::{StageCounts, StreamResult},
 };

@@ -3,12 +3,15 @@
 //! | module | owns |
 //! |---|---|
 //! | `typed` | streams and keyed streams, and the steps on them |
+//! | [`lines`], [`tail`] | lines of standard input, and of files that grow and are rotated |
 //! | `source`, [`sink`] | where records come from and go to, with their contracts |
 //! | `compile` | planned stages as programs |
 
 mod compile;
+pub mod lines;
 pub mod sink;
 pub mod source;
+pub mod tail;
 mod typed;
 
 use crate::{
@@ -16,6 +19,7 @@ use crate::{
     plan::{PlanOptions, StepFacts, StepKind, StreamPlan, plan},
     run::{
         chain::{AnyPush, StageProgram},
+        control::StreamControl,
         options::StreamOptions,
         transport::{MemoryTransport, Transport},
         worker::{StreamResult, Worker},
@@ -25,7 +29,7 @@ use onceflow_store::{BoxFuture, Records, World};
 use sink::StreamSink;
 use source::SourceProgram;
 use std::sync::{Arc, Mutex, PoisonError};
-pub use typed::{KeyedStream, Stream};
+pub use typed::{KeyedStream, RecordFailure, Stream};
 
 /// The work of a step, without its types.
 #[derive(Clone)]
@@ -73,6 +77,7 @@ pub struct Pipeline {
     planning: PlanOptions,
     options: StreamOptions,
     transport: Arc<dyn Transport>,
+    control: StreamControl,
 }
 
 impl Pipeline {
@@ -84,6 +89,7 @@ impl Pipeline {
             planning: PlanOptions::default(),
             options: StreamOptions::default(),
             transport: Arc::new(MemoryTransport::default()),
+            control: StreamControl::default(),
         }
     }
 
@@ -105,13 +111,19 @@ impl Pipeline {
         Pipeline { transport, ..self }
     }
 
+    /// Returns the hand on its workers in this process.
+    pub fn control(&self) -> StreamControl {
+        self.control.clone()
+    }
+
     /// Returns the stages it runs as, what was lifted and fused, and why not.
     pub fn explain(&self) -> StreamPlan {
         let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
         plan(&steps.iter().map(|step| step.facts.clone()).collect::<Vec<_>>(), self.planning)
     }
 
-    /// Runs one worker of the pipeline until its sources have ended and everything is written. Call it several times,
+    /// Runs one worker of the pipeline until its sources have ended and everything is written, or until it was asked to
+    /// [drain](StreamControl::drain). Call it several times,
     /// in one process or several, to have more workers. A pipeline that has ended gives its result again.
     ///
     /// # Errors
@@ -123,7 +135,8 @@ impl Pipeline {
     ) -> BoxFuture<'static, Result<StreamResult, StreamError>> {
         let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (name, planned) = (self.name.clone(), self.explain());
-        let runtime = compile::compile(name, steps, &planned, self.options, self.transport.clone(), records, world);
+        let shared = (self.transport.clone(), self.control.clone());
+        let runtime = compile::compile(name, steps, &planned, self.options, shared, records, world);
         Box::pin(async move {
             let runtime = Arc::new(runtime);
             compile::install(&runtime).await?;
@@ -145,5 +158,5 @@ pub(crate) fn add(steps: &Steps, step: StepNode) -> usize {
 
 /// The planner's view of a step.
 pub(crate) fn facts(name: &str, kind: StepKind, inputs: Vec<usize>) -> StepFacts {
-    StepFacts { name: name.to_owned(), kind, inputs, is_break: false }
+    StepFacts { name: name.to_owned(), kind, inputs, is_break: false, state: String::new() }
 }

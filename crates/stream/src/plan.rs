@@ -17,6 +17,8 @@ pub struct StepFacts {
     pub inputs: Vec<usize>,
     /// The user wants a stage to begin here.
     pub is_break: bool,
+    /// A description of everything that its stored state depends on: windows and the parts of a combine.
+    pub state: String,
 }
 
 /// The kind of a step.
@@ -39,6 +41,8 @@ pub enum StepKind {
     Stateful,
     /// Reads several streams as one.
     Merge,
+    /// Brings all records together in one partition.
+    Gather,
     /// Writes records to the outside.
     Sink,
 }
@@ -132,6 +136,7 @@ fn starts_stage(facts: &StepFacts, options: PlanOptions) -> Option<&'static str>
         StepKind::Source => Some("it is a source"),
         StepKind::Combine { .. } | StepKind::Stateful => Some("it keeps state per key, so records come by their key"),
         StepKind::Merge => Some("it reads several streams"),
+        StepKind::Gather => Some("all records come together in one partition"),
         _ if facts.is_break => Some("the user asked for a break"),
         _ if !options.fuse => Some("fusion is switched off"),
         StepKind::Stateless | StepKind::KeyBy | StepKind::Sink => None,
@@ -165,6 +170,30 @@ fn is_lifted(steps: &[StepFacts], step: usize, options: PlanOptions, notes: &mut
     obstacle.is_none()
 }
 
+impl StreamPlan {
+    /// Returns the stage of the step of this name.
+    pub fn stage_of(&self, name: &str) -> Option<usize> {
+        let step = self.names.iter().position(|own| own == name)?;
+        self.stages.iter().position(|stage| stage.contains(&step))
+    }
+
+    /// Returns the names of the steps of every stage.
+    pub fn stage_names(&self) -> impl Iterator<Item = Vec<&str>> {
+        self.stages.iter().map(|steps| steps.iter().map(|step| self.names[*step].as_str()).collect())
+    }
+
+    /// Returns the stages that a stage reads.
+    pub fn reads(&self, stage: usize) -> Vec<usize> {
+        self.edges.iter().filter(|edge| edge.to.1 == stage).map(|edge| edge.from.1).collect()
+    }
+
+    /// Returns the decisions about the steps of a stage, each with the name of its step.
+    pub fn notes_of(&self, stage: usize) -> impl Iterator<Item = (&str, &str)> {
+        let notes = self.notes.iter().filter(move |note| self.stages[stage].contains(&note.step));
+        notes.map(|note| (self.names[note.step].as_str(), note.text.as_str()))
+    }
+}
+
 impl fmt::Display for StreamPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (stage, steps) in self.stages.iter().enumerate() {
@@ -188,7 +217,7 @@ mod tests {
     use expect_test::expect;
 
     fn step(name: &str, kind: StepKind, inputs: &[usize]) -> StepFacts {
-        StepFacts { name: name.into(), kind, inputs: inputs.to_vec(), is_break: false }
+        StepFacts { name: name.into(), kind, inputs: inputs.to_vec(), is_break: false, state: String::new() }
     }
 
     fn combine(laws: Laws, windowing: Windowing) -> StepKind {

@@ -10,6 +10,7 @@
 //! | [`transport`] | the way between partitions that do not share a store |
 //! | [`cells`], [`bundle`], [`chain`] | keyed state, outputs and steps of a bundle under way |
 //! | [`claim`] | who writes a partition |
+//! | [`control`], [`status`] | draining; how far a pipeline is, and its removal |
 //! | [`worker`] | takes partitions and works on them until the pipeline ends |
 //! | [`keys`], [`meta`] | the rows |
 
@@ -19,6 +20,7 @@ pub(crate) mod cells;
 pub(crate) mod chain;
 pub(crate) mod claim;
 pub(crate) mod client_ids;
+pub(crate) mod control;
 pub(crate) mod input;
 pub(crate) mod keys;
 pub(crate) mod layout;
@@ -27,19 +29,20 @@ pub(crate) mod meta;
 pub(crate) mod options;
 pub(crate) mod outbox;
 pub(crate) mod partition;
+pub(crate) mod status;
 pub(crate) mod transport;
 pub(crate) mod worker;
 
 pub(crate) use bundle::KEY_BYTES_MAX;
 
 use crate::{error::StreamError, pipeline::sink::SinkWriter};
+use control::StreamControl;
 use keys::{Station, StreamKeys};
 use layout::StageLayout;
 use onceflow_store::{Records, World};
 use options::StreamOptions;
 use partition::Program;
 use std::sync::Arc;
-use tokio::sync::Notify;
 use transport::Transport;
 
 /// Makes the program of a partition and the writers of its sinks.
@@ -57,8 +60,7 @@ pub(crate) struct Runtime {
     pub(crate) options: StreamOptions,
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) build: Box<BuildProgram>,
-    /// Rings when a partition has committed.
-    pub(crate) bells: Notify,
+    pub(crate) control: StreamControl,
     /// The plan this runs, to refuse another one.
     pub(crate) fingerprint: String,
 }

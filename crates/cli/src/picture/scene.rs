@@ -127,7 +127,7 @@ impl Scene {
         scene.without_unread_inputs()
     }
 
-    fn add(&mut self, id: String, name: String, kind: BoxKind) -> usize {
+    pub(super) fn add(&mut self, id: String, name: String, kind: BoxKind) -> usize {
         self.boxes.push(Box {
             id,
             name,

@@ -1,7 +1,7 @@
 //! `onceflow check FLOW…`: reports all problems of flow files, without running anything.
 
-use crate::{args, exit::Exit, fault, flows, printer::Printer, verbs::ls::shell_word};
-use onceflow_spec::LoadedFlow;
+use crate::{args, exit::Exit, fault, flows, printer::Printer, streams, verbs::ls::shell_word};
+use onceflow_spec::{LoadedFlow, LoadedStream};
 use serde_json::json;
 use std::path::Path;
 
@@ -12,14 +12,32 @@ fn command(path: &Path, flow: &LoadedFlow) -> String {
     format!("onceflow run {}{inputs}", shell_word(&path.display().to_string()))
 }
 
+/// The content of a file that was checked.
+enum Checked {
+    Flow(Box<LoadedFlow>),
+    Stream(Box<LoadedStream>),
+}
+
+fn read(path: &Path) -> Result<Checked, fault::Fault> {
+    match streams::read(path)? {
+        Some(stream) => Ok(Checked::Stream(Box::new(stream))),
+        None => flows::read(path).map(|flow| Checked::Flow(Box::new(flow))),
+    }
+}
+
 /// Checks flow files.
 pub(crate) fn run(args: &args::Check, printer: &Printer) -> Exit {
     let mut wrong = Vec::new();
     let mut right = Vec::new();
     let (mut unused, mut runs) = (Vec::<String>::new(), None);
     for path in &args.flows {
-        match flows::read(path) {
-            Ok(flow) => {
+        match read(path) {
+            Ok(Checked::Stream(stream)) => {
+                right.push(format!("{}: stream `{}` is sound", path.display(), stream.name));
+                runs.get_or_insert_with(|| format!("onceflow run {}", shell_word(&path.display().to_string())));
+                unused.extend(stream.warnings.iter().map(ToString::to_string));
+            }
+            Ok(Checked::Flow(flow)) => {
                 right.push(format!("{}: flow `{}` is sound", path.display(), flow.name()));
                 runs.get_or_insert_with(|| command(path, &flow));
                 unused.extend(flow.unused.iter().map(ToString::to_string));

@@ -13,6 +13,7 @@ use crate::{
     printer::Printer,
     run_meta, runs,
     session::{Session, Who, is_for_any},
+    streams,
     verbs::{ls::shell_word, run::busy},
     words,
 };
@@ -25,6 +26,9 @@ use serde_json::json;
 
 /// Prints the steps that would run.
 pub(crate) async fn run(args: &args::Explain, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
+    if let Some(stream) = streams::asked(&args.flow, printer)? {
+        return Ok(streams::explain(&stream, printer));
+    }
     let (mut asked, mut hints, gone) = Asked::read_what_is_there(&args.flow, &location, location.who(), printer)?;
     asked.say_unused(printer);
     let found = if location.is_there {

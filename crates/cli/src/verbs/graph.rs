@@ -10,6 +10,7 @@ use crate::{
     picture::{Scene, dot, mermaid, svg, tree},
     pictured::Pictured,
     printer::Printer,
+    streams,
 };
 use serde_json::json;
 use std::path::Path;
@@ -83,6 +84,9 @@ fn is_flow(word: &str) -> bool {
 }
 
 fn of_flow(path: &Path) -> Result<Scene, Fault> {
+    if let Some(stream) = streams::read(path)? {
+        return Ok(streams::scene(&stream));
+    }
     let flow = flows::read(path)?;
     Ok(Scene::of(flow.checked.program(), flow.name()))
 }

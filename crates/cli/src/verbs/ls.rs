@@ -1,4 +1,4 @@
-//! `onceflow ls`: lists the runs of the store, their status, and the next command for each.
+//! `onceflow ls`: lists the runs of the store, their status, and the next command for each; and its streams.
 
 use crate::{
     args, event_log,
@@ -9,6 +9,7 @@ use crate::{
     printer::{Printer, name},
     run_meta, runs,
     session::Session,
+    streams::{self, ListedStream},
     words,
 };
 use onceflow_engine::{Error, RunStatus, Summary};
@@ -34,16 +35,19 @@ pub(crate) async fn run(_: &args::Ls, location: StoreLocation, printer: &Printer
         rows.push(Row::of(run, &session.location, steps, &waits));
     }
     engine.stop();
+    let streams = streams::list(&session).await?;
     session.close().await?;
-    if rows.is_empty() {
+    if rows.is_empty() && streams.is_empty() {
         return Ok(none(printer));
     }
     if printer.json {
-        printer.pretty(&rows.iter().map(Row::to_json).collect());
+        printer.pretty(&rows.iter().map(Row::to_json).chain(streams.iter().map(ListedStream::to_json)).collect());
         return Ok(Exit::Done);
     }
-    printer.text(table(&rows));
-    printer.next(rows[0].next.clone());
+    let runs = if rows.is_empty() { String::new() } else { table(&rows) };
+    printer.text(runs + &streams.iter().map(ListedStream::to_line).collect::<String>());
+    let next = rows.first().map(|row| row.next.clone());
+    printer.next(next.unwrap_or_else(|| streams[0].next()));
     Ok(Exit::Done)
 }
 

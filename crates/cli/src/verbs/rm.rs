@@ -1,9 +1,9 @@
 //! `onceflow rm RUN`: removes a run that has ended, with all that is kept of it: outputs, record, history, kept values,
-//! logs and directory. A run that has not ended is refused; `--force` cancels it first. Results that were written stay.
+//! logs and directory. A stream is removed with its state. A run that has not ended is refused; `--force` cancels it first. Results that were written stay.
 
 use crate::{
     args, asking, codes, exit::Exit, fault::Fault, housekeeping, location::StoreLocation, printer::Printer, runs,
-    session::Session, verbs::ls::shell_word, words,
+    session::Session, streams, verbs::ls::shell_word, words,
 };
 use onceflow_engine::{Error, Summary};
 use serde_json::json;
@@ -12,7 +12,15 @@ use serde_json::json;
 pub(crate) async fn run(args: &args::Rm, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     let session = Session::open(location).await?;
     let engine = session.idle().await?;
-    let run = session.run(&engine, &args.run).await?;
+    let run = match session.run(&engine, &args.run).await {
+        Ok(run) => run,
+        Err(fault) => {
+            engine.stop();
+            let removed = streams::remove(args, &session, printer).await;
+            session.close().await?;
+            return removed?.ok_or(fault);
+        }
+    };
     engine.stop();
     if !args.force {
         may_go(&run)?;

@@ -20,6 +20,7 @@ use crate::{
     runs,
     session::{Session, Who, is_for_any},
     signals::Signals,
+    streams,
     verbs::{background, ls::shell_word},
     view::View,
     words,
@@ -32,6 +33,11 @@ use serde_json::json;
 
 /// Runs a flow.
 pub(crate) async fn run(args: &args::Run, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
+    if !args.dry_run
+        && let Some(stream) = streams::asked(&args.flow, printer)?
+    {
+        return streams::run(args, &stream, location, printer).await;
+    }
     if args.dry_run {
         let explain = args::Explain { flow: args.flow.clone(), all: false };
         return super::explain::run(&explain, location, printer).await;

@@ -11,7 +11,7 @@ use crate::{
     progress::{Group, Progress},
     run_meta, runs,
     session::{self, Session},
-    view, words,
+    streams, view, words,
 };
 use onceflow_core::plan::Fate;
 use onceflow_engine::{Engine, EventKind, Handle, Reasons, RunStatus, Summary, WorkerInfo};
@@ -24,7 +24,15 @@ const FAILURES_MAX: usize = 10;
 pub(crate) async fn run(args: &args::Show, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     let session = Session::open(location).await?;
     let engine = session.idle().await?;
-    let run = session.run(&engine, &args.run).await?;
+    let run = match session.run(&engine, &args.run).await {
+        Ok(run) => run,
+        Err(fault) => {
+            let shown = streams::show(&args.run, &session, printer).await?;
+            engine.stop();
+            session.close().await?;
+            return shown.ok_or(fault);
+        }
+    };
     let attendant = engine.attendant(&run.key).await?;
     let handle = engine.find(&run.key).await?;
     // A list of runs has only the first few failures.

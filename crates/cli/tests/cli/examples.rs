@@ -35,10 +35,11 @@ fn every_example_is_run_by_a_test() {
     let mut found: Vec<_> =
         fs::read_dir(bed.path("examples")).expect("examples").flatten().map(|entry| entry.file_name()).collect();
     found.sort();
-    // `delivery` and `variants` have tests of their own.
-    assert_eq!(found, ["delivery", "refine", "saga", "samplesheet", "variants", "wordcount"]);
+    // `delivery`, `variants` and `weblog` have tests of their own.
+    assert_eq!(found, ["delivery", "refine", "saga", "samplesheet", "variants", "weblog", "wordcount"]);
     for name in found {
-        bed.run(&["check", &format!("examples/{}/flow.yaml", name.display())]).ends(0);
+        let file = if name == "weblog" { "stream" } else { "flow" };
+        bed.run(&["check", &format!("examples/{}/{file}.yaml", name.display())]).ends(0);
     }
 }
 

@@ -20,6 +20,7 @@ mod saga;
 mod scopes;
 mod settings;
 mod shared;
+mod streams;
 mod support;
 mod tool;
 mod verbs;

@@ -35,6 +35,11 @@ impl Bindings {
         *place = value;
     }
 
+    /// Takes the value of a name out.
+    pub fn take(&mut self, name: &str) -> Option<PortValue> {
+        self.names.remove(name)
+    }
+
     /// The value of a name.
     pub fn root(&self, name: &str) -> Option<&PortValue> {
         self.names.get(name)

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// The text has wildcards.
-pub(super) fn is_pattern(text: &str) -> bool {
+pub(crate) fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '[', '{'])
 }
 
@@ -17,7 +17,7 @@ pub(super) fn is_pattern(text: &str) -> bool {
 const DEPTH_MAX: usize = 64;
 
 /// Returns the files that match, relative to `base`; the error is the reason why the pattern is invalid.
-pub(super) fn find(base: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
+pub(crate) fn find(base: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
     let matcher =
         GlobBuilder::new(pattern).literal_separator(true).build().map_err(|error| error.kind().to_string())?;

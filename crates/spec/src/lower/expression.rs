@@ -410,7 +410,7 @@ fn edited(source: &str, mut edits: Vec<(Range<usize>, String)>) -> String {
     edited
 }
 
-fn syntax_hint(source: &str) -> &'static str {
+pub(crate) fn syntax_hint(source: &str) -> &'static str {
     if source.contains("${{") {
         "this is an expression already: leave out `${{` and `}}`"
     } else if source.contains(" and ") || source.contains(" or ") || source.contains("not ") {

@@ -146,7 +146,7 @@ fn declared(flow: &FlowDecl) -> Option<Vec<Port>> {
 }
 
 /// Reads the text of a flow file and its digest; the error is a message and a hint.
-fn read(path: &Path) -> Result<(String, Digest), (String, String)> {
+pub(crate) fn read(path: &Path) -> Result<(String, Digest), (String, String)> {
     let shown = path.display();
     let failed = |error: &io::Error| match error.kind() {
         io::ErrorKind::NotFound => {

@@ -46,7 +46,7 @@ pub(crate) fn read(reader: FieldReader<'_>, root: &YamlNode) -> Option<FlowDecl>
     fields.span = Span::new(root.span.start(), root.span.start());
     let name = fields.text("flow");
     match &name {
-        Some(name) => flow_name(reader, name),
+        Some(name) => file_name(reader, name, "a flow"),
         None => fields.missing("name", "`flow: NAME` comes first"),
     }
     let on_failure = ["stop", "finish_independent"];
@@ -78,12 +78,13 @@ pub(crate) fn read(reader: FieldReader<'_>, root: &YamlNode) -> Option<FlowDecl>
     Some(flow)
 }
 
-fn flow_name(reader: FieldReader<'_>, name: &Text) {
+/// Reports an invalid name of what a file declares.
+pub(crate) fn file_name(reader: FieldReader<'_>, name: &Text, what: &str) {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
     if name.text.is_empty() || name.text.len() > 100 || !name.text.chars().all(plain) {
         let shown = super::fields::clipped(&name.text);
         let hint = "letters, digits, `_` and `-`, at most 100 of them";
-        reader.say(name.span, "OF0108", format!("`{shown}` cannot be the name of a flow"), hint);
+        reader.say(name.span, "OF0108", format!("`{shown}` cannot be the name of {what}"), hint);
     }
 }
 

@@ -2,7 +2,7 @@
 //! are checked by the tests of the command line.
 
 use onceflow_exec::expr::{FUNCTIONS, MACROS, OPERATORS};
-use onceflow_spec::{LoadOptions, codes::CODES, load};
+use onceflow_spec::{LoadOptions, codes::CODES, is_stream, load, load_stream};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -80,7 +80,10 @@ fn wrong_examples_of_error_pages_fail_with_their_code_and_right_ones_load() {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("flow.yaml");
             fs::write(&path, &block).unwrap();
-            let found = load(&path, &LoadOptions::default());
+            let found = match is_stream(&path) {
+                true => load_stream(&path).map(|_| ()),
+                false => load(&path, &LoadOptions::default()).map(|_| ()),
+            };
             match info.as_str() {
                 "yaml wrong" => {
                     let problems = found.expect_err(&block).0;

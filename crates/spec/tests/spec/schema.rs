@@ -1,6 +1,6 @@
 //! The published JSON Schema is the one this code generates, accepts every example, and refuses plain mistakes.
 
-use onceflow_spec::schema;
+use onceflow_spec::{schema, stream_schema};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -14,13 +14,15 @@ fn root() -> PathBuf {
 
 #[test]
 fn the_published_schema_is_current() {
-    let path = root().join("docs/flow.schema.json");
-    let wanted = format!("{}\n", serde_json::to_string_pretty(&schema()).unwrap());
-    if std::env::var_os("UPDATE_SCHEMA").is_some() {
-        fs::write(&path, &wanted).unwrap();
+    for (name, schema) in [("flow", schema()), ("stream", stream_schema())] {
+        let path = root().join(format!("docs/{name}.schema.json"));
+        let wanted = format!("{}\n", serde_json::to_string_pretty(&schema).unwrap());
+        if std::env::var_os("UPDATE_SCHEMA").is_some() {
+            fs::write(&path, &wanted).unwrap();
+        }
+        let found = fs::read_to_string(&path).unwrap_or_default();
+        assert!(found == wanted, "regenerate it: UPDATE_SCHEMA=1 cargo test -p onceflow-spec --test spec schema");
     }
-    let found = fs::read_to_string(&path).unwrap_or_default();
-    assert!(found == wanted, "regenerate it: UPDATE_SCHEMA=1 cargo test -p onceflow-spec --test spec schema");
 }
 
 /// Reads a flow file as JSON, with a YAML parser other than ours.
@@ -32,9 +34,13 @@ fn read(path: &Path) -> Option<Value> {
 
 #[test]
 fn every_example_is_valid() {
-    let schema = jsonschema::validator_for(&schema()).unwrap();
+    let schemas = [schema(), stream_schema()].map(|schema| jsonschema::validator_for(&schema).unwrap());
     for example in fs::read_dir(root().join("examples")).unwrap() {
-        let path = example.unwrap().path().join("flow.yaml");
+        let example = example.unwrap().path();
+        let (path, schema) = match example.join("stream.yaml") {
+            stream if stream.exists() => (stream, &schemas[1]),
+            _ => (example.join("flow.yaml"), &schemas[0]),
+        };
         // Without another YAML parser on the machine, only the flows below are checked.
         let Some(flow) = read(&path) else { continue };
         let errors: Vec<_> =
@@ -74,4 +80,33 @@ fn the_schema_accepts_valid_flows_and_refuses_invalid_ones() {
         assert!(!schema.is_valid(&flow(bad.clone())), "{bad}");
     }
     assert!(!schema.is_valid(&json!({ "steps": {} })));
+}
+
+#[test]
+fn the_schema_of_streams_accepts_valid_streams_and_refuses_invalid_ones() {
+    let schema = jsonschema::validator_for(&stream_schema()).unwrap();
+    let stream = |step: Value| {
+        let (source, sink) = (json!({ "file": "*.jsonl", "follow": true }), json!({ "from": "s", "stdout": true }));
+        json!({ "stream": "test", "sources": { "a": source }, "steps": { "s": step }, "sinks": { "out": sink } })
+    };
+    for good in [
+        json!({ "from": "a", "filter": "record.n > 3", "on_error": "skip" }),
+        json!({ "from": ["a", "b"] }),
+        json!({ "from": "a", "map": { "n": "record.n" } }),
+        json!({ "from": "a", "key": "record.page", "window": { "sliding": "1h", "every": "5m", "lateness": "1m" }, "combine": { "n": "count", "best": { "top": 3, "by": "record.n" } } }),
+        json!({ "from": "a", "key": "record.a", "join": { "from": "b", "key": "record.b", "after": "5m" } }),
+        json!({ "from": "a", "once": { "id": "record.id", "horizon": "1h" } }),
+    ] {
+        let errors: Vec<_> = schema.iter_errors(&stream(good.clone())).map(|error| error.to_string()).collect();
+        assert_eq!(errors, Vec::<String>::new(), "{good}");
+    }
+    for bad in [
+        json!({ "filter": "true" }),
+        json!({ "from": "a", "filer": "true" }),
+        json!({ "from": "a", "window": { "tumbling": "soon" } }),
+        json!({ "from": "a", "combine": { "n": "sum" } }),
+        json!({ "from": "a", "combine": { "n": { "sum": "record.a", "max": "record.a" } } }),
+    ] {
+        assert!(!schema.is_valid(&stream(bad.clone())), "{bad}");
+    }
 }

@@ -2,15 +2,18 @@
 
 use super::{StepNode, StepWork, sink::SinkWriter, source::io_error};
 use crate::{
+    data,
     error::StreamError,
-    plan::StreamPlan,
+    plan::{StepKind, StreamPlan},
     run::{
         Runtime,
         chain::AnyPush,
-        keys::{Station, StreamKeys},
+        control::StreamControl,
+        keys::{self, Station, StreamKeys},
         layout::{self, EdgeLayout, StageLayout},
         options::StreamOptions,
         partition::{Program, SHARD},
+        status::InstalledPlan,
         transport::Transport,
     },
 };
@@ -19,7 +22,7 @@ use onceflow_store::{Records, World, records::get_one};
 use std::sync::Arc;
 
 /// The format of a pipeline's rows.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// The steps of a pipeline with their stages and edges.
 struct Compiled {
@@ -37,13 +40,14 @@ pub(super) fn compile(
     steps: Vec<StepNode>,
     planned: &StreamPlan,
     options: StreamOptions,
-    transport: Arc<dyn Transport>,
+    (transport, control): (Arc<dyn Transport>, StreamControl),
     records: Arc<dyn Records>,
     world: Arc<dyn World>,
 ) -> Runtime {
     let partitions: Vec<u16> = (planned.stages.iter())
         .map(|stage| match &steps[stage[0]].work {
             StepWork::Source { splits, .. } => *splits,
+            _ if steps[stage[0]].facts.kind == StepKind::Gather => 1,
             _ => options.partitions.max(1),
         })
         .collect();
@@ -65,19 +69,20 @@ pub(super) fn compile(
     let stage_name =
         |stage: &Vec<usize>| stage.iter().map(|step| steps[*step].facts.name.as_str()).collect::<Vec<_>>().join(" → ");
     let stage_names = planned.stages.iter().map(stage_name).collect();
-    let fingerprint = format!("{FORMAT} {:?} {:?}\n{planned}", partitions, options.edges);
+    let states: Vec<_> = steps.iter().map(|step| step.facts.state.as_str()).filter(|state| !state.is_empty()).collect();
+    let fingerprint = format!("{FORMAT} {:?} {:?} {states:?}\n{planned}", partitions, options.edges);
     let compiled = Compiled { steps, planned: planned.clone(), stages: stages.clone() };
     Runtime {
         keys: StreamKeys::new(&name),
         stage_names,
         build: Box::new(move |station, position| compiled.build(station, position)),
-        bells: tokio::sync::Notify::new(),
         name,
         records,
         world,
         stages,
         options,
         transport,
+        control,
         fingerprint,
     }
 }
@@ -138,9 +143,13 @@ impl Compiled {
 
 /// Puts the rows of a pipeline that runs for the first time: its plan, and a queue row for every partition.
 pub(super) async fn install(runtime: &Runtime) -> Result<(), StreamError> {
-    let (keys, plan) = (&runtime.keys, Row::new(&runtime.fingerprint));
+    let partitions = runtime.stages.iter().map(|stage| stage.partitions);
+    let stages = runtime.stage_names.iter().cloned().zip(partitions).collect();
+    let installed = InstalledPlan { fingerprint: runtime.fingerprint.clone(), stages };
+    let (keys, plan) = (&runtime.keys, Row::from(data::encode(&installed)));
     let mut batch = Batch::new(SHARD);
     batch.require_absent(keys.plan()).put(keys.plan(), plan.clone());
+    batch.put(keys::pipelines().key(&runtime.name), Row::default());
     for station in layout::stations(&runtime.stages) {
         batch.put(keys.queue().key(station.to_bytes()), keys.ready_row());
     }

@@ -85,6 +85,10 @@ impl StreamSink for FileSink {
 
 impl SinkWriter for WritingFile {
     fn write(&mut self, chunk: &SinkChunk) -> std::io::Result<()> {
+        // Of an earlier pipeline that wrote this file nothing is left. Later chunks come again if the first one does.
+        if chunk.number == 0 {
+            self.0.set_len(0)?;
+        }
         self.0.seek(SeekFrom::Start(chunk.offset))?;
         self.0.write_all(&chunk.bytes)?;
         self.0.sync_data()

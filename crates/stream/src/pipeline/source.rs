@@ -69,6 +69,8 @@ pub trait SplitReader<T>: Send {
 pub enum NextRecord<T> {
     /// A record, and when it happened.
     Record(T, EventTime),
+    /// A record that cannot be read, and is counted and left out.
+    Skipped,
     /// None now; later perhaps.
     Pending,
     /// None any more.
@@ -104,6 +106,10 @@ impl<T: StreamData> SourceProgram for Reading<T> {
         Ok(match next {
             NextRecord::Record(record, time) => {
                 self.next.push(bundle, record, time);
+                ReadResult::Read
+            }
+            NextRecord::Skipped => {
+                bundle.skipped += 1;
                 ReadResult::Read
             }
             NextRecord::Pending => ReadResult::Pending,
@@ -146,7 +152,7 @@ pub(crate) fn open_split<S: StreamSource>(
 }
 
 /// Reads a position that is one number.
-fn number_at(position: Option<&[u8]>) -> std::io::Result<u64> {
+pub(crate) fn number_at(position: Option<&[u8]>) -> std::io::Result<u64> {
     match position.map(<[u8; 8]>::try_from) {
         None => Ok(0),
         Some(Ok(bytes)) => Ok(u64::from_be_bytes(bytes)),

@@ -9,6 +9,7 @@ use crate::{
     catalog::segments::ExternalId,
     combine::Combine,
     data::{self, StreamData},
+    error::StreamError,
     event_time::EventTime,
     plan::StepKind,
     run::{
@@ -27,6 +28,24 @@ use crate::{
     window::Windowing,
 };
 use std::{marker::PhantomData, sync::Arc};
+
+/// The reason why a step gives nothing for a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecordFailure {
+    /// The record is left out, and counted as skipped.
+    Skip,
+    /// The pipeline stops before the record, with this message; run again, it tries the record again.
+    Stop(String),
+}
+
+impl RecordFailure {
+    fn note(self, bundle: &mut Bundle, step: &str) {
+        match self {
+            RecordFailure::Skip => bundle.skipped += 1,
+            RecordFailure::Stop(message) => bundle.fail(StreamError::Step { name: step.to_owned(), message }),
+        }
+    }
+}
 
 /// A stream of records of one type.
 pub struct Stream<T> {
@@ -101,11 +120,22 @@ impl<T: StreamData> Stream<T> {
         name: &str,
         function: impl Fn(T) -> I + Send + Sync + 'static,
     ) -> Stream<U> {
-        let function = Arc::new(function);
+        self.try_flat_map(name, move |record| Ok(function(record)))
+    }
+
+    /// Turns every record into any number of others, or says that it cannot: then the record is skipped and counted, or
+    /// the pipeline stops, as the failure says.
+    pub fn try_flat_map<U: StreamData, I: IntoIterator<Item = U>>(
+        &self,
+        name: &str,
+        function: impl Fn(T) -> Result<I, RecordFailure> + Send + Sync + 'static,
+    ) -> Stream<U> {
+        let (function, step) = (Arc::new(function), Arc::<str>::from(name));
         let work = stateless(move |next| {
-            let function = function.clone();
-            Each::new(next, move |bundle: &mut Bundle, next: &mut BoxPush<U>, record: T, time| {
-                function(record).into_iter().for_each(|record| next.push(bundle, record, time));
+            let (function, step) = (function.clone(), step.clone());
+            Each::new(next, move |bundle: &mut Bundle, next: &mut BoxPush<U>, record: T, time| match function(record) {
+                Ok(records) => records.into_iter().for_each(|record| next.push(bundle, record, time)),
+                Err(failure) => failure.note(bundle, &step),
             })
         });
         self.then(name, StepKind::Stateless, vec![self.step], work)
@@ -157,6 +187,17 @@ impl<T: StreamData> Stream<T> {
         stream
     }
 
+    /// Brings all records together in one partition, which starts a stage: what follows sees all of them, a file for
+    /// example, and no longer works in parallel.
+    #[must_use]
+    pub fn gather(&self, name: &str) -> Stream<T> {
+        let stream = self.map(name, |record| record);
+        let mut steps = self.steps.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        steps[stream.step].facts.kind = StepKind::Gather;
+        drop(steps);
+        stream
+    }
+
     /// Reads several streams as one.
     #[must_use]
     pub fn merge(&self, name: &str, others: &[Stream<T>]) -> Stream<T> {
@@ -184,12 +225,23 @@ impl<T: StreamData> Stream<T> {
         name: &str,
         function: impl Fn(T) -> (K, V) + Send + Sync + 'static,
     ) -> KeyedStream<K, V> {
-        let function = Arc::new(function);
+        self.try_key_value(name, move |record| Ok(function(record)))
+    }
+
+    /// Turns every record into a key and a value, or says that it cannot, as in [`Stream::try_flat_map`].
+    pub fn try_key_value<K: StreamData, V: StreamData>(
+        &self,
+        name: &str,
+        function: impl Fn(T) -> Result<(K, V), RecordFailure> + Send + Sync + 'static,
+    ) -> KeyedStream<K, V> {
+        let (function, step) = (Arc::new(function), Arc::<str>::from(name));
         let work = stateless(move |next| {
-            let function = function.clone();
+            let (function, step) = (function.clone(), step.clone());
             Each::new(next, move |bundle: &mut Bundle, next: &mut BoxPush<KeyedRecord<K, V>>, record: T, time| {
-                let (key, value) = function(record);
-                next.push(bundle, KeyedRecord { key, value }, time);
+                match function(record) {
+                    Ok((key, value)) => next.push(bundle, KeyedRecord { key, value }, time),
+                    Err(failure) => failure.note(bundle, &step),
+                }
             })
         });
         KeyedStream { keyed: self.then(name, StepKind::KeyBy, vec![self.step], work) }
@@ -225,6 +277,7 @@ impl<K: StreamData, V: StreamData> KeyedStream<K, V> {
     ) -> Stream<PaneResult<K, C::Out>> {
         windowing.kind.assert_positive();
         let kind = StepKind::Combine { laws: combine.laws(), windowing };
+        let state = format!("{name}: {windowing:?} {}", combine.state());
         let sending = combine.clone();
         let sender = move |edge, is_lifted| match is_lifted {
             true => lifted_sender::<K, C>(sending.clone(), windowing, edge),
@@ -238,7 +291,11 @@ impl<K: StreamData, V: StreamData> KeyedStream<K, V> {
             }
         };
         let work = StepWork::Stateful { senders: vec![Arc::new(sender)], program: Arc::new(program) };
-        self.keyed.then(name, kind, vec![self.keyed.step], work)
+        let combined = self.keyed.then(name, kind, vec![self.keyed.step], work);
+        let mut steps = combined.steps.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        steps[combined.step].facts.state = state;
+        drop(steps);
+        combined
     }
 
     /// Keeps state and timers of one's own per key. `make` makes the process of a partition.

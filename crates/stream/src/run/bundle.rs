@@ -27,6 +27,8 @@ pub(crate) struct Bundle {
     pub(crate) records: u64,
     /// Records that were too late for their window.
     pub(crate) late: u64,
+    /// Records that a step skipped.
+    pub(crate) skipped: u64,
     /// The watermark that decides what is late.
     pub(crate) watermark: EventTime,
     /// The store's time.
@@ -69,6 +71,7 @@ impl Bundle {
             bytes: 0,
             records: 0,
             late: 0,
+            skipped: 0,
             watermark: EventTime::MIN,
             now_ms: 0,
             number: 0,
@@ -81,22 +84,30 @@ impl Bundle {
     /// Starts the next bundle.
     pub(crate) fn begin(&mut self, number: u64, watermark: EventTime, now_ms: u64) {
         (self.number, self.watermark, self.now_ms) = (number, watermark, now_ms);
-        (self.bytes, self.records, self.late) = (0, 0, 0);
+        (self.bytes, self.records, self.late, self.skipped) = (0, 0, 0, 0);
         self.earliest_due = [None; TAGS];
     }
 
-    /// Adds a record for the partition that has its key; without a key it stays at the partition's number.
+    /// Adds a record for the partition that has its key. A key may be encoded as no bytes at all, as `()` is.
     #[inline]
     pub(crate) fn send(&mut self, edge: usize, key: &[u8], value: &[u8], time: EventTime) {
+        let at = (xxhash_rust::xxh3::xxh3_64(key) % self.edges[edge].len() as u64) as usize;
+        self.send_to(edge, at, key, value, time);
+    }
+
+    /// Adds a record without a key: it stays at this partition's number.
+    #[inline]
+    pub(crate) fn send_unkeyed(&mut self, edge: usize, value: &[u8], time: EventTime) {
+        let at = self.partition % self.edges[edge].len();
+        self.send_to(edge, at, &[], value, time);
+    }
+
+    #[inline]
+    fn send_to(&mut self, edge: usize, at: usize, key: &[u8], value: &[u8], time: EventTime) {
         if key.len() > KEY_BYTES_MAX || key.len() + value.len() > RECORD_BYTES_MAX {
             return self.fail(StreamError::TooLarge { key: key.len(), value: value.len() });
         }
-        let to = &mut self.edges[edge];
-        let at = match key {
-            [] => self.partition % to.len(),
-            key => (xxhash_rust::xxh3::xxh3_64(key) % to.len() as u64) as usize,
-        };
-        let destination = &mut to[at];
+        let destination = &mut self.edges[edge][at];
         if destination.open.bytes() >= BLOCK_BYTES_MAX {
             destination.full.push(std::mem::take(&mut destination.open));
         }

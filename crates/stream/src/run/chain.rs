@@ -94,7 +94,7 @@ pub(crate) fn sender<T: StreamData>(edge: usize) -> AnyPush {
     any::<T>(Last(move |bundle: &mut Bundle, value: T, time| {
         buffer.clear();
         buffer = data::encode_into(std::mem::take(&mut buffer), &value);
-        bundle.send(edge, &[], &buffer, time);
+        bundle.send_unkeyed(edge, &buffer, time);
     }))
 }
 

@@ -63,6 +63,7 @@ impl Partition {
         let (limit, mut taken) = (self.runtime.options.bundle_records, 0);
         let Program::Source(source) = &mut self.program else { unreachable!("the caller looked") };
         let mut ended = false;
+        let limit = if self.runtime.control.is_draining() { 0 } else { limit };
         while taken < limit && self.bundle.bytes < BUNDLE_BYTES && self.bundle.problem.is_none() {
             match source.read(&mut self.bundle)? {
                 ReadResult::Read => taken += 1,

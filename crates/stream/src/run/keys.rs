@@ -2,6 +2,7 @@
 //!
 //! | group | rows |
 //! |---|---|
+//! | `streams` | a row for every pipeline |
 //! | `stream/NAME` | `plan`; `result`; per partition its meta row (`m`) and what it tells the others (`p`) |
 //! | queue `stream/NAME` | a row per partition that has not ended; its claim is the right to be the partition's one writer |
 //! | `stream/NAME/in…`, `/out…`, `/state…` | inbox, outbox and keyed state of a partition |
@@ -104,6 +105,11 @@ impl StreamKeys {
         let station = self.of("/ids", station);
         Group::rows([station.id(), &bucket_end.to_sortable()].concat())
     }
+}
+
+/// The rows of all pipelines, by their names.
+pub(crate) fn pipelines() -> Group {
+    Group::rows("streams")
 }
 
 /// The name of a block in an inbox or outbox: its producer and first number.

@@ -102,6 +102,8 @@ pub struct Counts {
     pub client_remnants: u64,
     /// Records that came after their window had expired; one that is in several windows counts for each.
     pub late: u64,
+    /// Records that could not be read or computed, and were skipped because the pipeline says so.
+    pub skipped: u64,
     /// Clients' ids for which a filter answered "maybe", so that the catalog was asked: the filters' hits.
     pub lookups: u64,
     /// Look-ups that found nothing.
@@ -122,6 +124,7 @@ impl Counts {
         self.client_duplicates += other.client_duplicates;
         self.client_remnants += other.client_remnants;
         self.late += other.late;
+        self.skipped += other.skipped;
         self.lookups += other.lookups;
         self.false_positives += other.false_positives;
         self.lookups_saved += other.lookups_saved;

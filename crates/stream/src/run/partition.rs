@@ -128,6 +128,7 @@ impl Partition {
         }
         self.advance_watermarks();
         self.meta.counts.late += self.bundle.late;
+        self.meta.counts.skipped += self.bundle.skipped;
         self.meta.counts.records_out += self.bundle.records;
         let has_ended = self.end_if_done();
         self.meta.bundle = before.bundle;
@@ -278,7 +279,7 @@ impl Partition {
             CommitResult::Applied(committed) => {
                 self.cells.committed();
                 self.after_commit(committed.position, effects).await?;
-                runtime.bells.notify_waiters();
+                runtime.control.ring();
                 Ok(())
             }
         }

@@ -24,11 +24,13 @@ pub struct StageCounts {
     pub counts: Counts,
 }
 
-/// The end of a pipeline whose sources have ended.
+/// The counts of a pipeline that has ended, or was drained.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamResult {
     /// The counts of every stage.
     pub stages: Vec<StageCounts>,
+    /// All sources have ended and everything is written; false after a drain: the pipeline goes on when it is run again.
+    pub has_ended: bool,
 }
 
 pub(crate) struct Worker {
@@ -60,8 +62,11 @@ impl Worker {
         }
     }
 
-    /// Deletes the row that announces this worker.
+    /// Gives all partitions back, and deletes the row that announces this worker.
     async fn leave(&mut self) -> Result<(), StreamError> {
+        for (claim, _) in std::mem::take(&mut self.held) {
+            claim.release(&*self.runtime.records, &self.runtime.keys).await?;
+        }
         let mut batch = Batch::new(SHARD);
         batch.delete(self.runtime.keys.worker(self.fences.incarnation()));
         let committed = self.runtime.records.commit(batch).await?;
@@ -71,7 +76,9 @@ impl Worker {
     /// One turn of every partition; answers the result once the pipeline has ended.
     async fn turn(&mut self) -> Result<Option<StreamResult>, StreamError> {
         let runtime = self.runtime.clone();
-        let rung = runtime.bells.notified();
+        let rung = runtime.control.rung();
+        // Partitions that take nothing more from sources at the beginning of this turn have nothing left after an idle one.
+        let drains = runtime.control.is_draining();
         if let Err(error) = self.keep_claims().await {
             self.forget(&error)?;
         }
@@ -99,6 +106,9 @@ impl Worker {
             Ok(None) => {}
             Err(StreamError::Store(error)) => self.forget(&error)?,
             ended => return ended,
+        }
+        if drains {
+            return Ok(Some(StreamResult { stages: counts(&runtime).await?, has_ended: false }));
         }
         let rest = runtime.world.sleep(runtime.options.idle_ms);
         select(Box::pin(rung), rest).await;
@@ -221,22 +231,33 @@ async fn finish(runtime: &Runtime) -> Result<Option<StreamResult>, StreamError> 
         }
     }
     let metas: Vec<Key> = stations.iter().map(|station| keys.meta(*station)).collect();
-    let mut stages: Vec<StageCounts> = (runtime.stage_names.iter())
-        .map(|name| StageCounts { name: name.clone(), counts: Counts::default() })
-        .collect();
+    let stages = counts(runtime).await?;
     let mut batch = Batch::new(SHARD);
     batch.require_absent(keys.result());
-    for (station, row) in stations.iter().zip(records.get(SHARD, &metas).await?) {
-        let Some(row) = row else { return Ok(None) };
-        stages[usize::from(station.stage)].counts.add(&Meta::from_row(&row)?.counts);
+    for meta in &metas {
+        batch.require_present(meta.clone());
     }
     for key in metas.into_iter().chain(published) {
         batch.delete(key);
     }
     batch.delete_group(keys.workers());
-    let result = StreamResult { stages };
+    let result = StreamResult { stages, has_ended: true };
     batch.put(keys.result(), data::encode(&result));
     let committed = records.commit(batch).await?;
     records.durable(committed.position()).await?;
     Ok(committed.is_applied().then_some(result))
+}
+
+/// Returns the counts of all stages, as far as their bundles are committed.
+async fn counts(runtime: &Runtime) -> Result<Vec<StageCounts>, StreamError> {
+    let none = |name: &String| StageCounts { name: name.clone(), counts: Counts::default() };
+    let mut stages: Vec<StageCounts> = runtime.stage_names.iter().map(none).collect();
+    let stations: Vec<_> = layout::stations(&runtime.stages).collect();
+    let metas: Vec<Key> = stations.iter().map(|station| runtime.keys.meta(*station)).collect();
+    for (station, row) in stations.iter().zip(runtime.records.get(SHARD, &metas).await?) {
+        if let Some(row) = row {
+            stages[usize::from(station.stage)].counts.add(&Meta::from_row(&row)?.counts);
+        }
+    }
+    Ok(stages)
 }

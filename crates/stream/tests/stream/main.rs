@@ -5,6 +5,7 @@ mod bed;
 mod client_ids;
 mod crashes;
 mod kill;
+mod nexmark;
 mod plans;
 mod processes;
 mod rules;

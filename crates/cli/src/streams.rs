@@ -1,0 +1,315 @@
+//! Stream files at the command line: run, explained, drawn and shown. A stream has its name where a run has its key.
+
+use crate::{
+    args, codes,
+    exit::Exit,
+    fault::Fault,
+    location::StoreLocation,
+    picture::Scene,
+    printer::{Ink, Printer},
+    session::Session,
+    signals::Signals,
+    verbs::ls::shell_word,
+    words,
+};
+use onceflow_spec::{LoadedStream, is_stream, load_stream};
+use onceflow_store::{World, world::RealWorld};
+use onceflow_stream::{Counts, EventTime, Pipeline, StageStatus, StreamError, StreamStatus, pipeline::tail::Clock};
+use serde_json::{Value, json};
+use std::{path::Path, sync::Arc};
+
+/// Reads a stream file; `None` if the file is none.
+///
+/// # Errors
+/// All problems of the stream file.
+pub(crate) fn read(path: &Path) -> Result<Option<LoadedStream>, Fault> {
+    match is_stream(path) {
+        true => load_stream(path).map(Some).map_err(|problems| Fault::problems(Exit::Flow, problems)),
+        false => Ok(None),
+    }
+}
+
+/// Reads the stream file of a command; `None` if the file is none. The key of the command is its name.
+///
+/// # Errors
+/// All problems of the stream file, or options that a stream does not have.
+pub(crate) fn asked(flow: &args::Flow, printer: &Printer) -> Result<Option<LoadedStream>, Fault> {
+    let Some(mut stream) = read(&flow.flow)? else { return Ok(None) };
+    if !flow.input.is_empty() || flow.inputs.is_some() || !flow.output.is_empty() {
+        return Err(
+            Fault::usage("a stream has no inputs and outputs of its own").hint("its sources and sinks say them")
+        );
+    }
+    if let Some(key) = &flow.key {
+        stream.name.clone_from(key);
+    }
+    stream.warnings.iter().for_each(|warning| printer.say(format!("warning: {warning}")));
+    Ok(Some(stream))
+}
+
+fn pipeline(stream: &LoadedStream) -> Pipeline {
+    let world = RealWorld::here();
+    let clock: Clock = Arc::new(move || world.clock().as_ms());
+    stream.pipeline(clock)
+}
+
+/// Runs a stream until its sources have ended, or until it is asked to stop: then it drains.
+///
+/// # Errors
+/// If the stream stops because of an error.
+pub(crate) async fn run(
+    args: &args::Run,
+    stream: &LoadedStream,
+    location: StoreLocation,
+    printer: &Printer,
+) -> Result<Exit, Fault> {
+    if args.no_wait || args.jobs.is_some() {
+        let hint = "run it once more in another process, and both share the work";
+        return Err(Fault::usage("a stream takes no `--jobs` and no `--no-wait`").hint(hint));
+    }
+    let session = Session::make(location).await?;
+    let outcome = run_in(args, stream, &session, printer).await;
+    session.close().await?;
+    outcome
+}
+
+async fn run_in(args: &args::Run, stream: &LoadedStream, session: &Session, printer: &Printer) -> Result<Exit, Fault> {
+    let (name, records) = (stream.name.as_str(), session.store.records());
+    let word = shell_word(name);
+    if args.flow.new {
+        onceflow_stream::remove(&*records, name).await?;
+    }
+    let before = onceflow_stream::status(&*records, name).await?;
+    match &before {
+        Some(StreamStatus { has_ended: true, .. }) => {
+            printer.say(format!("stream `{name}` has ended before; `--new` runs it from the beginning"));
+        }
+        Some(_) => printer.say(format!("stream `{name}` goes on where it was")),
+        None => {}
+    }
+    let (pipeline, mut signals) = (pipeline(stream), Signals::listen()?);
+    let mut working = pipeline.run(records.clone(), RealWorld::here());
+    let (result, asked) = tokio::select! {
+        result = &mut working => (result, None),
+        exit = signals.asked() => {
+            printer.say("draining; once more ends it at once, which is as safe");
+            pipeline.control().drain();
+            (working.await, Some(exit))
+        }
+    };
+    let result = result?;
+    if let Some(status) = onceflow_stream::status(&*records, name).await? {
+        tell(name, &status, printer, true);
+    }
+    match (result.has_ended, asked) {
+        (false, Some(exit)) => {
+            printer.next("the same command goes on where it stopped");
+            Ok(exit)
+        }
+        _ => {
+            printer.next(format!("onceflow show {word}"));
+            Ok(Exit::Done)
+        }
+    }
+}
+
+/// Prints the stages that a stream would run as.
+pub(crate) fn explain(stream: &LoadedStream, printer: &Printer) -> Exit {
+    let planned = pipeline(stream).explain();
+    if printer.json {
+        let stage = |(at, steps): (usize, Vec<&str>)| {
+            let notes = planned.notes_of(at).map(|(step, note)| json!({"step": step, "note": note}));
+            json!({"stage": at, "steps": steps, "reads": planned.reads(at), "notes": notes.collect::<Vec<_>>()})
+        };
+        let stages: Vec<Value> = planned.stage_names().enumerate().map(stage).collect();
+        printer.pretty(&json!({"stream": stream.name, "stages": stages}));
+    } else {
+        printer.text(planned.to_string());
+    }
+    printer.next(format!("onceflow run {}", shell_word(&stream.file.given.display().to_string())));
+    Exit::Done
+}
+
+/// Makes the scene of a stream: its parts, grouped by the stages they run in.
+pub(crate) fn scene(stream: &LoadedStream) -> Scene {
+    let planned = pipeline(stream).explain();
+    Scene::of_stream(&stream.name, &stream.parts(), |name| planned.stage_of(name))
+}
+
+/// Shows the stream that a word names, by its file or its name; `None` if there is none in the store.
+///
+/// # Errors
+/// If the store does not answer.
+pub(crate) async fn show(word: &str, session: &Session, printer: &Printer) -> Result<Option<Exit>, Fault> {
+    let path = Path::new(word);
+    let name = match path.is_file() {
+        true => read(path)?.map(|stream| stream.name),
+        false => None,
+    };
+    let name = name.unwrap_or_else(|| word.to_owned());
+    let Some(status) = onceflow_stream::status(&*session.store.records(), &name).await? else { return Ok(None) };
+    tell(&name, &status, printer, false);
+    Ok(Some(Exit::Done))
+}
+
+/// A stream in a list.
+pub(crate) struct ListedStream {
+    name: String,
+    state: String,
+}
+
+impl ListedStream {
+    /// Returns it as a line.
+    pub(crate) fn to_line(&self) -> String {
+        format!("stream {} {}\n", crate::printer::name(&self.name), self.state)
+    }
+
+    /// Returns it as JSON.
+    pub(crate) fn to_json(&self) -> Value {
+        json!({"stream": self.name, "state": self.state, "next": self.next()})
+    }
+
+    /// Returns the next command for it.
+    pub(crate) fn next(&self) -> String {
+        format!("onceflow show {}", shell_word(&self.name))
+    }
+}
+
+/// Lists the streams of a store.
+///
+/// # Errors
+/// If the store does not answer.
+pub(crate) async fn list(session: &Session) -> Result<Vec<ListedStream>, Fault> {
+    let records = session.store.records();
+    let mut listed = Vec::new();
+    for name in onceflow_stream::pipelines(&*records).await? {
+        if let Some(status) = onceflow_stream::status(&*records, &name).await? {
+            listed.push(ListedStream { state: state(&status), name });
+        }
+    }
+    Ok(listed)
+}
+
+/// Removes the stream of a name, after asking; `None` if there is none in the store.
+///
+/// # Errors
+/// If it is at work, or the store does not answer.
+pub(crate) async fn remove(args: &args::Rm, session: &Session, printer: &Printer) -> Result<Option<Exit>, Fault> {
+    let (name, records) = (args.run.as_str(), session.store.records());
+    let Some(status) = onceflow_stream::status(&*records, name).await? else { return Ok(None) };
+    let what = format!("stream `{name}` {}: remove it and its state", state(&status));
+    if args.sure.dry_run {
+        printer.say(format!("would remove stream `{name}`, which {}", state(&status)));
+        return Ok(Some(Exit::Done));
+    }
+    if !crate::asking::may(printer, args.sure, &what) {
+        return Ok(Some(crate::asking::left_alone(printer)));
+    }
+    onceflow_stream::remove(&*records, name).await?;
+    if printer.json {
+        printer.data(&json!({"stream": name, "removed": true}));
+    }
+    printer.say(format!("stream `{name}` is removed; what its sinks wrote stays"));
+    Ok(Some(Exit::Done))
+}
+
+fn state(status: &StreamStatus) -> String {
+    match status {
+        StreamStatus { has_ended: true, .. } => String::from("has ended"),
+        StreamStatus { workers: 0, .. } => String::from("rests"),
+        StreamStatus { workers, .. } => format!("is at work in {}", words::count(*workers, "worker")),
+    }
+}
+
+/// Prints how far a stream is. After a run its own output may be on stdout, so the table goes to stderr.
+fn tell(name: &str, status: &StreamStatus, printer: &Printer, is_after_run: bool) {
+    if printer.json {
+        let stages: Vec<Value> = status.stages.iter().map(stage_json).collect();
+        printer.pretty(&json!({
+            "stream": name, "ended": status.has_ended, "workers": status.workers, "stages": stages,
+        }));
+        return;
+    }
+    let mut lines = vec![format!("stream {} {}", printer.ink(Ink::Bold, name), state(status))];
+    lines.extend(table(&status.stages));
+    match is_after_run {
+        true => lines.iter().for_each(|line| printer.say(line)),
+        false => printer.text(lines.join("\n") + "\n"),
+    }
+}
+
+fn stage_json(stage: &StageStatus) -> Value {
+    let Counts { records_in, records_out, duplicates, remnants, client_duplicates, client_remnants, .. } = stage.counts;
+    let Counts { late, skipped, lookups, false_positives, lookups_saved, bundles, .. } = stage.counts;
+    json!({
+        "stage": stage.name, "partitions": stage.partitions, "ended": stage.ended,
+        "watermark_ms": moment(stage.watermark).map(|time| time.0), "lag_ms": stage.lag_ms,
+        "records_in": records_in, "records_out": records_out, "duplicates": duplicates, "remnants": remnants,
+        "client_duplicates": client_duplicates, "client_remnants": client_remnants, "late": late, "skipped": skipped,
+        "lookups": lookups, "false_positives": false_positives, "lookups_saved": lookups_saved, "bundles": bundles,
+    })
+}
+
+/// The watermark, if it is a moment: neither that of a stream that promises nothing yet, nor the end.
+fn moment(watermark: EventTime) -> Option<EventTime> {
+    (watermark != EventTime::MIN && watermark != EventTime::MAX).then_some(watermark)
+}
+
+fn watermark(stage: &StageStatus) -> String {
+    match moment(stage.watermark) {
+        Some(EventTime(ms)) => match jiff::Timestamp::from_millisecond(ms) {
+            Ok(time) => time.to_string(),
+            Err(_) => format!("{ms} ms"),
+        },
+        None if stage.watermark == EventTime::MAX => String::from("end"),
+        None => String::from("-"),
+    }
+}
+
+/// Returns the stages as lines of a table.
+fn table(stages: &[StageStatus]) -> Vec<String> {
+    let titles = ["in", "out", "copies", "remnants", "late", "skipped", "watermark", "lag", "stage"].map(String::from);
+    let row = |stage: &StageStatus| {
+        let counts = &stage.counts;
+        let lag = stage.lag_ms.map_or_else(|| String::from("-"), |ms| words::duration(ms.unsigned_abs()));
+        [
+            counts.records_in.to_string(),
+            counts.records_out.to_string(),
+            (counts.duplicates + counts.client_duplicates).to_string(),
+            (counts.remnants + counts.client_remnants).to_string(),
+            counts.late.to_string(),
+            counts.skipped.to_string(),
+            watermark(stage),
+            lag,
+            stage.name.clone(),
+        ]
+    };
+    let rows: Vec<_> = std::iter::once(titles).chain(stages.iter().map(row)).collect();
+    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let line = |row: &[String; 9]| {
+        let (stage, numbers) = row.split_last().expect("nine columns");
+        let cells = numbers.iter().enumerate().map(|(at, cell)| format!("{cell:>width$}", width = width(at)));
+        format!("  {}  {stage}", cells.collect::<Vec<_>>().join("  "))
+    };
+    rows.iter().map(line).collect()
+}
+
+impl From<StreamError> for Fault {
+    fn from(error: StreamError) -> Self {
+        match error {
+            StreamError::Store(error) => error.into(),
+            StreamError::Changed { .. } => Fault::new(Exit::No, codes::STREAM_CHANGED, error.to_string())
+                .hint("`--key NAME` runs it beside the other, `--new` from the beginning"),
+            StreamError::AtWork { .. } => Fault::new(Exit::Busy, codes::RUN_BUSY, error.to_string()),
+            StreamError::Damaged(_) | StreamError::Block(_) | StreamError::Value(_) => {
+                Fault::new(Exit::Damaged, codes::STORE_DAMAGED, error.to_string())
+            }
+            StreamError::TooLarge { .. }
+            | StreamError::BundleTooLarge { .. }
+            | StreamError::Io { .. }
+            | StreamError::Step { .. }
+            | StreamError::Panicked { .. } => Fault::new(Exit::No, codes::STREAM_STOPPED, error.to_string())
+                .hint("what was done is kept; the same command goes on from there"),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The stream file: YAML or JSON that becomes a pipeline of `onceflow-stream`.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `declare`, `windows` | reading the text into declarations, every part with its place |
+//! | `check` | names, the order of steps, and the types of records |
+//! | `expression` | expressions over a record |
+//! | `combine` | count, sum, min, max, mean, top and distinct of values whose type is known only when they come |
+//! | `source` | records from files, standard input, and of a generator |
+//! | [`stream_schema`] | the JSON Schema that editors use |
+//! | `build` | the checked file as a pipeline |
+
+mod build;
+mod check;
+mod combine;
+mod declare;
+mod expression;
+mod schema;
+mod source;
+mod windows;
+
+use crate::{
+    FlowFile, Problem, Problems, Warning,
+    limits::FLOW_NODES_MAX,
+    lower::files,
+    problem::Diagnostics,
+    source::SourceFile,
+    syntax::{self, NodeBudget, NodeKind, fields::FieldReader},
+};
+pub use schema::stream_schema;
+
+use check::CheckedNode;
+use onceflow_stream::{Pipeline, pipeline::tail::Clock};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// A stream file that was loaded: checked, and ready to run.
+#[derive(Debug)]
+pub struct LoadedStream {
+    /// Its name, and that of its pipeline in a store.
+    pub name: String,
+    /// Its description, from the file.
+    pub description: Option<String>,
+    /// Constructs that are allowed but probably not intended.
+    pub warnings: Vec<Warning>,
+    /// The file, with its content's digest.
+    pub file: FlowFile,
+    /// Its sources and steps, each after those it reads, and its sinks.
+    nodes: Vec<CheckedNode>,
+    partitions: u16,
+    /// Records that one commit takes at most.
+    bundle_records: Option<usize>,
+    /// The directory that its paths are relative to.
+    base: PathBuf,
+}
+
+/// A source, step or sink of a stream, to be drawn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamPart {
+    /// Its name.
+    pub name: String,
+    /// The word for its kind: `file`, `filter`, `combine`, …
+    pub kind: &'static str,
+    /// The numbers of the parts it reads.
+    pub inputs: Vec<usize>,
+    /// It is a sink.
+    pub is_sink: bool,
+    /// The name of its step in the plan.
+    pub planned: String,
+}
+
+impl LoadedStream {
+    /// Makes its pipeline. The clock, in milliseconds since 1970, gives the time of records that have none.
+    pub fn pipeline(&self, clock: Clock) -> Pipeline {
+        build::pipeline(self, clock)
+    }
+
+    /// Returns its parts, each after those it reads.
+    pub fn parts(&self) -> Vec<StreamPart> {
+        self.nodes.iter().map(CheckedNode::part).collect()
+    }
+}
+
+/// The file declares a stream. A file that cannot be read is none.
+pub fn is_stream(path: &Path) -> bool {
+    let Ok((text, _)) = files::read(path) else { return false };
+    // Few flow files have the word at all, so that they are not parsed twice.
+    if !text.contains("stream") {
+        return false;
+    }
+    let report = Diagnostics::default();
+    let source = SourceFile::new(path.display().to_string(), text);
+    let tree = syntax::parse(&source, NodeBudget { nodes: FLOW_NODES_MAX }, &report);
+    let has_key = |name: &str| match tree.as_ref().map(|tree| &tree.what) {
+        Some(NodeKind::Map(entries)) => entries.iter().any(|(key, _)| key.name == name),
+        _ => false,
+    };
+    has_key("stream") && !has_key("flow")
+}
+
+/// Reads a stream file, and checks all of it.
+///
+/// # Errors
+/// All problems, at once.
+pub fn load_stream(path: &Path) -> Result<LoadedStream, Problems> {
+    let (text, digest) =
+        files::read(path).map_err(|(message, hint)| Problems::from(Problem::new("OF0102", message).hint(hint)))?;
+    let report = Diagnostics::default();
+    let source = SourceFile::new(path.display().to_string(), text);
+    let reader = FieldReader { source: &source, report: &report };
+    let tree = syntax::parse(&source, NodeBudget { nodes: FLOW_NODES_MAX }, &report);
+    let declared = tree.as_ref().and_then(|tree| declare::read(reader, tree));
+    let nodes = declared.as_ref().map(|declared| check::run(reader, declared));
+    let warnings = report.warnings();
+    report.result()?;
+    let (Some(declared), Some(nodes)) = (declared, nodes) else {
+        return Err(Problem::new("OF0102", format!("{} cannot be read", path.display())).into());
+    };
+    let canonical = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let base = canonical.parent().map(Path::to_owned).unwrap_or_default();
+    Ok(LoadedStream {
+        name: declared.name.text,
+        description: declared.description,
+        warnings,
+        file: FlowFile { given: path.to_owned(), path: canonical, digest },
+        nodes,
+        partitions: declared.partitions,
+        bundle_records: declared.bundle_records,
+        base,
+    })
+}

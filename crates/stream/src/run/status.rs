@@ -1,0 +1,166 @@
+//! Pipelines as others see them: which there are in a store, how far their stages are, and their removal. Reads the rows
+//! that bundles commit, so every count is of whole bundles.
+
+use super::{
+    keys::{self, Station, StreamKeys},
+    meta::{Counts, Meta},
+    partition::SHARD,
+    worker::StreamResult,
+};
+use crate::{data, error::StreamError, event_time::EventTime};
+use onceflow_core::{Batch, Key, Timestamp, limits::SCAN_ROWS_MAX};
+use onceflow_store::{
+    Records,
+    records::{Scan, get_one},
+};
+use serde::{Deserialize, Serialize};
+
+/// The plan of a pipeline as it was installed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct InstalledPlan {
+    /// Everything that stored rows depend on: a pipeline with another one cannot go on with them.
+    pub(crate) fingerprint: String,
+    /// The stages: their names and numbers of partitions.
+    pub(crate) stages: Vec<(String, u16)>,
+}
+
+/// A stage of a pipeline at some moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StageStatus {
+    /// The names of its steps.
+    pub name: String,
+    /// Its partitions.
+    pub partitions: u16,
+    /// The counts of all its partitions together.
+    pub counts: Counts,
+    /// The earliest watermark of its partitions: no result on time is earlier.
+    pub watermark: EventTime,
+    /// How far its watermark is behind the furthest one of the pipeline, in milliseconds of event time; `None` before
+    /// it has one, and after its end.
+    pub lag_ms: Option<i64>,
+    /// Its partitions that have ended.
+    pub ended: u16,
+}
+
+/// A pipeline at some moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamStatus {
+    /// Its stages.
+    pub stages: Vec<StageStatus>,
+    /// Everything has ended and is written.
+    pub has_ended: bool,
+    /// Workers whose heartbeat is not overdue.
+    pub workers: usize,
+}
+
+/// Returns the names of the pipelines in a store.
+///
+/// # Errors
+/// If the store does not answer.
+pub async fn pipelines(records: &dyn Records) -> Result<Vec<String>, StreamError> {
+    let page = records.scan(SHARD, Scan::of(keys::pipelines(), SCAN_ROWS_MAX)).await?;
+    Ok(page.rows.iter().map(|(name, _)| String::from_utf8_lossy(name.as_bytes()).into_owned()).collect())
+}
+
+/// Returns how far a pipeline is; `None` if the store has none of this name.
+///
+/// # Errors
+/// If the store does not answer, or its rows are damaged.
+pub async fn status(records: &dyn Records, name: &str) -> Result<Option<StreamStatus>, StreamError> {
+    let keys = StreamKeys::new(name);
+    let Some(row) = get_one(records, SHARD, keys.plan()).await? else { return Ok(None) };
+    let installed = data::decode::<InstalledPlan>(&row)?.stages;
+    if let Some(row) = get_one(records, SHARD, keys.result()).await? {
+        let result: StreamResult = data::decode(&row)?;
+        let stage = |((name, partitions), counts): ((String, u16), Counts)| StageStatus {
+            name,
+            partitions,
+            counts,
+            watermark: EventTime::MAX,
+            lag_ms: None,
+            ended: partitions,
+        };
+        let counts = result.stages.into_iter().map(|stage| stage.counts);
+        let stages = installed.into_iter().zip(counts).map(stage).collect();
+        return Ok(Some(StreamStatus { stages, has_ended: true, workers: 0 }));
+    }
+    let mut stages = Vec::new();
+    for (stage, (name, partitions)) in (0..).zip(installed) {
+        let stations: Vec<Key> = (0..partitions).map(|partition| keys.meta(Station { stage, partition })).collect();
+        let mut of = StageStatus {
+            name,
+            partitions,
+            counts: Counts::default(),
+            watermark: EventTime::MAX,
+            lag_ms: None,
+            ended: 0,
+        };
+        for row in records.get(SHARD, &stations).await? {
+            let Some(row) = row else {
+                of.watermark = EventTime::MIN;
+                continue;
+            };
+            let meta = Meta::from_row(&row)?;
+            of.counts.add(&meta.counts);
+            of.watermark = of.watermark.min(meta.watermark_out);
+            of.ended += u16::from(meta.has_ended);
+        }
+        stages.push(of);
+    }
+    let has_moment = |time: EventTime| time != EventTime::MIN && time != EventTime::MAX;
+    let furthest = stages.iter().map(|stage| stage.watermark).filter(|time| has_moment(*time)).max();
+    for stage in &mut stages {
+        let watermark = Some(stage.watermark).filter(|time| has_moment(*time));
+        stage.lag_ms = furthest.zip(watermark).map(|(furthest, own)| furthest.0.saturating_sub(own.0));
+    }
+    let workers = live_workers(records, &keys).await?;
+    Ok(Some(StreamStatus { stages, has_ended: false, workers }))
+}
+
+async fn live_workers(records: &dyn Records, keys: &StreamKeys) -> Result<usize, StreamError> {
+    let now = records.now().await?;
+    let rows = records.scan(SHARD, Scan::of(keys.workers(), SCAN_ROWS_MAX)).await?.rows;
+    let is_live = |row: &&(_, onceflow_core::Row)| Timestamp::from_sortable(&row.1).is_some_and(|until| until > now);
+    Ok(rows.iter().filter(is_live).count())
+}
+
+/// Removes a pipeline and everything it has in the store, so that one of its name begins anew; false if there is none.
+/// Files and other sinks stay as they are. Stopped in the middle, it can be repeated.
+///
+/// # Errors
+/// If workers are at work on it, or the store does not answer.
+pub async fn remove(records: &dyn Records, name: &str) -> Result<bool, StreamError> {
+    let keys = StreamKeys::new(name);
+    let Some(row) = get_one(records, SHARD, keys.plan()).await? else { return Ok(false) };
+    let is_at_rest = get_one(records, SHARD, keys.result()).await?.is_some();
+    if !is_at_rest && live_workers(records, &keys).await? > 0 {
+        return Err(StreamError::AtWork { name: name.to_owned() });
+    }
+    let installed = data::decode::<InstalledPlan>(&row)?.stages;
+    for (stage, (_, partitions)) in (0..).zip(installed) {
+        for station in (0..partitions).map(|partition| Station { stage, partition }) {
+            let mut batch = Batch::new(SHARD);
+            for group in [keys.inbox(station), keys.outbox(station), keys.state(station)] {
+                batch.delete_group(group);
+            }
+            if let Some(row) = get_one(records, SHARD, keys.meta(station)).await? {
+                let meta = Meta::from_row(&row)?;
+                let seen = meta.buckets.iter().map(|bucket| keys.seen(station, *bucket));
+                let ids = meta.client_ids.buckets.iter().map(|bucket| keys.client_ids(station, *bucket));
+                for group in seen.chain(ids) {
+                    batch.delete_group(group);
+                }
+            }
+            let _always_applied = records.commit(batch).await?;
+        }
+    }
+    let queue = keys.queue();
+    let mut batch = Batch::new(SHARD);
+    for group in [queue.claims(), queue.deadlines(), queue, keys.workers(), keys.rows()] {
+        batch.delete_group(group);
+    }
+    batch.delete(keys::pipelines().key(name));
+    let committed = records.commit(batch).await?;
+    records.durable(committed.position()).await?;
+    Ok(true)
+}
