@@ -1,7 +1,7 @@
 //! Scopes: reactive regions whose operations pass messages, with buffers, cancellation and cleanup.
 //!
 //! One pure machine decides everything: the state of a session is data, an event goes in, effects come out. Drivers
-//! carry the effects out: the light one in memory and at once; a durable one would turn the effects of an event into
+//! carry the effects out: the light one in memory and at once; the durable one turns the effects of an event into
 //! one batch. Messages are opaque to the machine (`M`), so a driver passes typed values without encoding them, or
 //! references to stored ones.
 //!
@@ -33,4 +33,4 @@ pub use definition::{
 };
 pub use effect::{Contents, Emitted, Feed, OrderId, ScopeEffect, ScopeEvent, SessionTimer};
 pub use lanes::{Instruction, LaneChange, Lanes};
-pub use session::{OpOverview, Session, SessionPhase};
+pub use session::{OpOverview, OrderKind, SESSION_ROW, Session, SessionPhase, is_order_cancelled, order_row};

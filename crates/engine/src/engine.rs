@@ -5,7 +5,7 @@ mod again;
 pub(crate) mod attend;
 mod claims;
 mod closing;
-mod damage;
+pub(crate) mod damage;
 mod done;
 mod elements;
 mod explain;
@@ -14,13 +14,16 @@ mod finished;
 mod forget;
 mod fork;
 mod fsck;
+mod house;
 mod inputs;
 mod inside;
+mod kept;
 mod keyless;
 mod known;
 mod live;
-mod not_undone;
+pub(crate) mod not_undone;
 mod outline;
+mod planning;
 mod preview;
 mod reasons;
 mod record;
@@ -32,15 +35,24 @@ mod started;
 mod starting;
 pub(crate) mod summary;
 mod superseded;
-mod timers;
+pub(crate) mod timers;
 mod transfer;
 mod usage;
 pub(crate) mod workers;
 
+use crate::{
+    Error, Handle, Options,
+    event_log::write_event_logs,
+    events::Event,
+    shared::{Shared, lock},
+    task::Tasks,
+    worker::Worker,
+};
 pub use again::{Signature, UndecidedStep};
 pub use attend::Attendant;
 pub use elements::{EachProgress, RunProgress};
 pub use fork::Fork;
+pub(crate) use kept::KeptValues;
 pub(crate) use keyless::HistoryEnd;
 pub use keyless::KEYLESS_HISTORY_MS;
 pub use outline::Outline;
@@ -54,13 +66,6 @@ use starting::CheckedStart;
 pub use transfer::{ExportedRun, ImportOptions};
 pub use usage::{RunUsage, Usage, UsageKind, UsagePart};
 
-use crate::{
-    Error, Handle, Options,
-    events::Event,
-    shared::{Shared, lock},
-    task::Tasks,
-    worker::Worker,
-};
 use futures_util::future::BoxFuture;
 use onceflow_core::protocol::{
     ids::RunId,
@@ -99,18 +104,18 @@ impl Engine {
             let writer = writer.upgrade();
             Box::pin(async move {
                 match writer {
-                    Some(writer) => writer.register_writer().await,
+                    Some(writer) => writer.registry.register_writer().await,
                     None => Ok(()),
                 }
             })
         }));
-        shared.write_event_logs();
+        write_event_logs(&shared);
         let events = shared.events.run(shared.records.clone(), shared.event_logs.queue());
         shared.world.spawn("onceflow events", Box::pin(events));
         let worker = works.then(|| Worker::start(shared.clone()));
         if works {
-            shared.world.spawn("onceflow housekeeping", Box::pin(shared.clone().keep_house()));
-            shared.world.spawn("onceflow reclaim", Box::pin(shared.clone().reclaim()));
+            shared.world.spawn("onceflow housekeeping", Box::pin(house::keep_house(shared.clone())));
+            shared.world.spawn("onceflow reclaim", Box::pin(house::reclaim(shared.clone())));
         }
         Engine { shared, worker }
     }

@@ -16,6 +16,7 @@ mod writer;
 pub use counts::{Unlisted, UnlistedCounts};
 pub use reader::EventLogReader;
 pub(crate) use rows::{SealedLog, SealedRow};
+pub(crate) use seal::release_sealed_events;
 
 use crate::{
     Error, Handle,
@@ -150,6 +151,37 @@ impl EventLogs {
         }
     }
 
+    /// Notes that this engine begins to attend a run that another one worked on; the log says so when the run goes on.
+    pub(crate) async fn note_attendance(&self, shared: &Shared, key: &str) -> Result<(), Error> {
+        if !self.is_open() {
+            return Ok(());
+        }
+        let Some(Head::Active(run)) = shared.row(keys::heads().key(key)).await?.as_deref().and_then(read) else {
+            return Ok(());
+        };
+        let is_logged = !shared.kernel.all_rows(keys::events(run), keys::EVENT_HEADERS).await?.is_empty();
+        if let Some(known) = shared.runs.read_run(run).await?.filter(|_| is_logged) {
+            let plan = known.state().generation.0;
+            *lock(&self.attended) = Some((run, plan, shared.world.clock().as_ms()));
+        }
+        Ok(())
+    }
+
+    /// Logs that this engine goes on with the run that it attends.
+    pub(crate) fn log_resumed(&self, key: &str) {
+        let attended = lock(&self.attended).take();
+        if let Some((run, plan, ms)) = attended {
+            self.log(run, key, LoggedEvent { ms, plan, what: Logged::Resumed });
+        }
+    }
+
+    /// Logs an event that no worker tells: an operator caused it.
+    pub(crate) fn log_outside(&self, ms: u64, run: &Run, what: EventKind) {
+        let plan = run.plan.keys.generation.0;
+        let event = LoggedEvent { ms, plan, what: Logged::Event(what) };
+        self.log(run.plan.keys.run, &run.key, event);
+    }
+
     /// Takes no further entries. The logs end once all [queues](LogQueue) are dropped too.
     pub(crate) fn close(&self) {
         lock(&self.queue).take();
@@ -165,45 +197,12 @@ impl EventLogs {
     }
 }
 
-impl Shared {
-    /// Writes event logs in a task of its own, if the engine is to keep them.
-    pub(crate) fn write_event_logs(self: &Arc<Self>) {
-        if let Some(options) = self.options.event_log {
-            let (entries, done) = self.event_logs.open();
-            let writer = writer::Writer::new(self.clone(), options);
-            self.world.spawn("onceflow event logs", Box::pin(writer.run(entries, done)));
-        }
-    }
-
-    /// Notes that this engine begins to attend a run that another one worked on; the log says so when the run goes on.
-    pub(crate) async fn note_attendance(&self, key: &str) -> Result<(), Error> {
-        if !self.event_logs.is_open() {
-            return Ok(());
-        }
-        let Some(Head::Active(run)) = self.row(keys::heads().key(key)).await?.as_deref().and_then(read) else {
-            return Ok(());
-        };
-        let is_logged = !self.all_rows(keys::events(run), keys::EVENT_HEADERS).await?.is_empty();
-        if let Some(known) = self.runs.read_run(run).await?.filter(|_| is_logged) {
-            let plan = known.state().generation.0;
-            *lock(&self.event_logs.attended) = Some((run, plan, self.world.clock().as_ms()));
-        }
-        Ok(())
-    }
-
-    /// Logs that this engine goes on with the run that it attends.
-    pub(crate) fn log_resumed(&self, key: &str) {
-        let attended = lock(&self.event_logs.attended).take();
-        if let Some((run, plan, ms)) = attended {
-            self.event_logs.log(run, key, LoggedEvent { ms, plan, what: Logged::Resumed });
-        }
-    }
-
-    /// Logs an event that no worker tells: an operator caused it.
-    pub(crate) fn log_outside(&self, run: &Run, what: EventKind) {
-        let plan = run.plan.keys.generation.0;
-        let event = LoggedEvent { ms: self.world.clock().as_ms(), plan, what: Logged::Event(what) };
-        self.event_logs.log(run.plan.keys.run, &run.key, event);
+/// Writes event logs in a task of its own, if the engine is to keep them.
+pub(crate) fn write_event_logs(shared: &Arc<Shared>) {
+    if let Some(options) = shared.options.event_log {
+        let (entries, done) = shared.event_logs.open();
+        let writer = writer::Writer::new(shared.clone(), options);
+        shared.world.spawn("onceflow event logs", Box::pin(writer.run(entries, done)));
     }
 }
 

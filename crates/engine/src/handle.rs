@@ -2,7 +2,8 @@
 
 use crate::{
     Error, RunStatus, Summary, ValueOutline, data,
-    engine::{HistoryEnd, Request},
+    engine::{HistoryEnd, Request, damage, not_undone::FailedUndos, timers::Timers},
+    perform::{decide_done, may_decide},
     shared::Shared,
     task::Data,
 };
@@ -78,7 +79,7 @@ impl Handle {
                     let mut summary = self.summary().await?;
                     if summary.status == RunStatus::Waiting {
                         // A deadline may have passed while no process was there.
-                        self.shared.fire_timers().await?;
+                        Timers::of(&self.shared).fire_due().await?;
                         summary = self.summary().await?;
                     }
                     if summary.status.is_at_rest() {
@@ -216,7 +217,7 @@ impl Handle {
         self.is_for(&run.header)?;
         let outputs = &run.plan.program.blocks[0].outputs;
         let Some(port) = outputs.iter().position(|output| output.port.name == name) else { return Ok(None) };
-        let arrived = self.shared.outputs_arrived(&run).await?;
+        let arrived = self.shared.rows_of(&run.plan.keys).arrived_outputs().await?;
         let found = arrived.into_iter().find(|received| usize::from(received.port) == port);
         Ok(found.map(|received| received.outcome))
     }
@@ -253,7 +254,7 @@ impl Handle {
             Some(payload) => data::load_into(&self.shared.values, payload, directory, links).await,
         };
         if let Err(error) = &loaded {
-            self.shared.drop_broken(error).await;
+            damage::drop_broken(&self.shared.values, error).await;
         }
         loaded
     }
@@ -264,7 +265,7 @@ impl Handle {
     /// # Errors
     /// If the store does not answer.
     pub fn are_intact<'a>(&'a self, outputs: &'a [(String, Outcome)]) -> BoxFuture<'a, Result<bool, Error>> {
-        Box::pin(self.shared.are_outputs_intact(outputs))
+        Box::pin(damage::are_outputs_intact(&self.shared.values, outputs))
     }
 
     /// Cancels the run: running bodies are dropped on all workers, except at-most-once bodies, which may finish; no
@@ -282,7 +283,7 @@ impl Handle {
                 let state = run.state();
                 match state.phase {
                     Phase::Running | Phase::Failing | Phase::Failed { .. } | Phase::Waiting | Phase::Frozen => {}
-                    Phase::NotUndone { .. } => return Err(self.shared.not_undone(&run).await?),
+                    Phase::NotUndone { .. } => return Err(FailedUndos::of(&self.shared, &run).error().await?),
                     _ => break,
                 }
                 let draft = run::turn(&run.plan, state, Phase::Cancelling);
@@ -375,11 +376,12 @@ impl Handle {
                 return self.resolve_undo(&run, address, resolution).await;
             }
             let is_it = |why: &Why| why.awaited().is_some_and(|at| **at == *address);
-            let Some((step, row, parked)) = self.shared.parked_for(&run.plan.keys, is_it, 1).await?.pop() else {
+            let Some((step, row, parked)) = self.shared.rows_of(&run.plan.keys).parked_for(is_it, 1).await?.pop()
+            else {
                 return Err(refused(format!("has no step {address} whose outcome is not known")));
             };
             let (plan, state) = (&run.plan, run.state());
-            if !crate::perform::may_decide(state.phase) {
+            if !may_decide(state.phase) {
                 return Err(refused(String::from("is being undone or removed")));
             }
             let applied = match resolution {
@@ -405,7 +407,8 @@ impl Handle {
                         )));
                     }
                     outcomes.extend(node.attempt.then_some(Outcome::None));
-                    self.shared.decide_done(&run, (step, &row, &parked), &outcomes, &storing.changes(), note).await?
+                    let step = (step, &row, &parked);
+                    decide_done(&self.shared, &run, step, &outcomes, &storing.changes(), note).await?
                 }
                 Resolution::Redo => {
                     let draft = noted(run::redo(plan, state, step, (&row, &parked)), note.as_ref());

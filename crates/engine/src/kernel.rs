@@ -22,11 +22,15 @@ mod timers;
 
 use crate::Error;
 pub(crate) use claims::{Asked, Job};
-pub(crate) use commit::{OutsideCommit, WorkCommit};
+pub(crate) use commit::{Decision, OutsideCommit, WorkCommit};
 pub(crate) use drain::{Busy, Drain};
 pub(crate) use heartbeat::{Heartbeat, Heartbeats, Hold, Stop};
-use onceflow_core::{Batch, Fences, Key, Row, Shard, protocol::claim::WorkClaim};
-use onceflow_store::{Records, records::get_one, values::Values};
+use onceflow_core::{Batch, Fences, Group, Key, Name, Row, Shard, limits::SCAN_ROWS_MAX, protocol::claim::WorkClaim};
+use onceflow_store::{
+    Records,
+    records::{Scan, get_one},
+    values::Values,
+};
 use std::sync::Arc;
 
 /// Claims work and commits it.
@@ -67,6 +71,23 @@ pub(crate) enum Refusal {
 impl Kernel {
     pub(crate) async fn row(&self, key: Key) -> Result<Option<Row>, Error> {
         Ok(get_one(&*self.records, self.shard, key).await?)
+    }
+
+    /// All rows of a group under a prefix. Read page by page: no snapshot.
+    pub(crate) async fn all_rows(&self, group: Group, prefix: &[u8]) -> Result<Vec<(Name, Row)>, Error> {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let scan = Scan::of(group.clone(), SCAN_ROWS_MAX).prefix(prefix).after(after);
+            let page = self.records.scan(self.shard, scan).await?;
+            after = page.rows.last().map(|(name, _)| name.clone());
+            found.extend(page.rows);
+            if !page.more {
+                return Ok(found);
+            }
+            if after.is_none() {
+                return Err(Error::damaged("a page without rows says that more follow"));
+            }
+        }
     }
 
     /// Commits a batch about a claim. True if it was applied: else the claim is not as it was read.

@@ -13,7 +13,10 @@
 //! | `perform` | performs a claimed step, a file for each kind |
 //! | `kernel` | the way of work from claim to durable commit, whatever the work is |
 //! | `commit` | a flow's step as work of the kernel |
+//! | `queues` | reads and tidies the queues of steps |
+//! | `registry` | registrations of workers and writers: which are there, and which are gone |
 //! | `runs` | runs as this process has read them |
+//! | `run_rows` | reads the rows of a run, by kind |
 //! | `signals` | signals between the parts of an engine |
 //! | `data` | converts between the data of tasks and the payloads of rows |
 //! | `tx` | a flow's own rows, and its outbox |
@@ -33,7 +36,10 @@ mod handle;
 mod kernel;
 mod options;
 mod perform;
+mod queues;
+mod registry;
 mod resources;
+mod run_rows;
 mod runs;
 pub mod scope;
 mod seams;

@@ -1,5 +1,5 @@
-//! The light driver of scopes: sessions in memory, one step from outside. The machine in `onceflow_core::scope` decides;
-//! this carries its effects out at once.
+//! The drivers of scopes. The machine in `onceflow_core::scope` decides; the light driver carries its effects out at
+//! once, in memory, one step from outside; the `durable` one turns the effects of an event into one batch.
 //!
 //! | module | what it owns |
 //! |---|---|
@@ -8,11 +8,13 @@
 //! | `carry` | carries effects out: runs bodies, opens nested sessions, sets timers |
 //! | `job` | a future that can be cancelled, and says when it is really dropped |
 //! | `keys` | access to the buffers of a session |
+//! | `durable` | the durable driver: sessions as rows |
 //! | `service` | delivery to shared services, and services that see all their open orders |
 
 mod body;
 mod carry;
 mod cell;
+mod durable;
 mod job;
 mod keys;
 mod service;
@@ -22,5 +24,9 @@ pub use body::{
     Packet, ScopeBody,
 };
 pub use cell::{SessionHandle, SessionOutlet};
+pub use durable::{
+    Activity, ActivityBody, BufferAccess, DescribeRow, DurableBody, DurableCleanup, DurableEnd, DurableScope,
+    InlineBody, ScopeHost, ScopeHostOptions, SessionId,
+};
 pub use keys::{BufferChange, ErasedKey};
 pub use service::{LightService, OpenOrder, OpenOrders};

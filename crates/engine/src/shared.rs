@@ -2,17 +2,17 @@
 //! job.
 
 use crate::{
-    Error, event_log::EventLogs, events::Events, kernel::Kernel, options::Options, resources::Resources, runs::Runs,
-    signals::Signals, task::Tasks,
+    Error, event_log::EventLogs, events::Events, kernel::Kernel, options::Options, queues::Queues, registry::Registry,
+    resources::Resources, run_rows::RunRows, runs::Runs, signals::Signals, task::Tasks,
 };
 use onceflow_core::{
     Fences, Key, Row, Shard,
-    protocol::{ids::RunId, step},
+    protocol::{ids::RunId, keys::Keys, step},
 };
 use onceflow_store::{Records, World, values::Values};
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 /// The parts of an engine.
@@ -37,8 +37,7 @@ pub(crate) struct Shared {
     pub(crate) small: Arc<crate::data::SmallFiles>,
     /// Runs without a history whose last handle was dropped.
     pub(crate) abandoned: Mutex<BTreeMap<RunId, String>>,
-    /// This engine is registered as a writer of large values that does not work.
-    pub(crate) is_writer: AtomicBool,
+    pub(crate) registry: Registry,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -62,23 +61,24 @@ impl Shared {
             is_same_attempt: step::is_same_attempt,
         });
         let small = options.scratch.join(crate::data::scratch_name(kernel.fences.incarnation()));
+        let small = crate::data::SmallFiles::new(small);
         let events = Events::new(world.clone(), options.event_log.is_some());
         Arc::new(Shared {
             records,
             values,
             world,
-            options,
             events,
             event_logs: EventLogs::default(),
+            registry: Registry::new(kernel.clone(), small.clone(), &options),
             runs: Runs::new(kernel.clone()),
             kernel,
             signals: Signals::new(),
             tasks: Mutex::default(),
             resources,
             lists: crate::data::Lists::default(),
-            small: crate::data::SmallFiles::new(small),
+            small,
+            options,
             abandoned: Mutex::default(),
-            is_writer: AtomicBool::new(false),
         })
     }
 
@@ -98,6 +98,33 @@ impl Shared {
 
     pub(crate) async fn row(&self, key: Key) -> Result<Option<Row>, Error> {
         self.kernel.row(key).await
+    }
+
+    /// The rows of a generation of a run.
+    pub(crate) fn rows_of<'a>(&'a self, keys: &'a Keys) -> RunRows<'a> {
+        RunRows::new(&self.kernel, keys)
+    }
+
+    /// The queues of the store.
+    pub(crate) fn queues(&self) -> Queues<'_> {
+        Queues::new(&self.kernel, &self.runs)
+    }
+
+    /// This process takes such steps itself, whether it is registered as a worker or not.
+    pub(crate) fn takes(&self, class: &str, tasks: &[(String, String)]) -> bool {
+        let options = &self.options;
+        // A class with a limit of zero is configured, and not taken.
+        let takes = match options.classes.get(class) {
+            Some(at_a_time) => *at_a_time > 0,
+            None => options.other_classes,
+        };
+        let takes = options.works && takes;
+        takes && tasks.iter().all(|(name, version)| lock(&self.tasks).offer(name, version))
+    }
+
+    /// The tasks that this engine offers now.
+    pub(crate) fn tasks(&self) -> Arc<Tasks> {
+        lock(&self.tasks).clone()
     }
 
     pub(crate) fn resources(&self) -> Arc<Resources> {

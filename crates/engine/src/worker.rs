@@ -222,7 +222,7 @@ impl Worker {
             self.capacity.assign(&mut slot, &job.claim.queue);
             let had_trouble = self.troubles.of(&job.claim.name) > 0;
             let performed = match &hold {
-                Ok(_) => self.perform_if_ours(&job, &mut slot).await,
+                Ok(_) => self.perform_if_ours(&job, &slot).await,
                 Err(before) => self.alive.restore(&self.shared.kernel, &job, *before).await.map(|()| None),
             };
             next = match performed {
@@ -249,10 +249,10 @@ impl Worker {
         }
     }
 
-    async fn perform_if_ours(&self, job: &Job, slot: &mut Slot) -> Result<Option<Job>, Error> {
+    async fn perform_if_ours(&self, job: &Job, slot: &Slot) -> Result<Option<Job>, Error> {
         let now = self.shared.world.clock();
         match self.alive.is_still_ours(&self.shared.kernel, job, now).await? {
-            true => self.perform(job, slot).await,
+            true => crate::perform::perform(self, job, slot).await,
             false => Ok(None),
         }
     }
@@ -262,7 +262,7 @@ impl Worker {
     async fn failed(&self, job: &Job, error: &Error, hold: Result<Hold<Whose>, Fence>) {
         tracing::error!(%error, step = ?job.claim.name, "failed to perform a step; giving it back");
         self.note(error);
-        self.pause_for(self.pause_after(&job.claim.name)).await;
+        self.pause_for(self.troubles.pause_ms(&job.claim.name)).await;
         drop(hold);
         if let Err(error) = self.shared.kernel.give_back(&job.claim).await {
             tracing::warn!(%error, "failed to give a step back; its claim will expire");

@@ -1,10 +1,11 @@
 //! Why a session was cancelled, why a message went no further, and what went wrong besides. Every cause names the
 //! operation it comes from.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The end of a session, as its caller sees it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SessionEnd<M> {
     /// The result, or why there is none.
     pub result: Result<M, Cancellation>,
@@ -13,7 +14,7 @@ pub struct SessionEnd<M> {
 }
 
 /// A session that was cancelled.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cancellation {
     /// Why.
     pub cause: CancelCause,
@@ -22,7 +23,7 @@ pub struct Cancellation {
 }
 
 /// Why a session was cancelled.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CancelCause {
     /// The caller asked for it.
     Requested(String),
@@ -56,7 +57,7 @@ pub enum CancelCause {
 }
 
 /// A message that went no further, or that will never come.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disposal {
     /// The operation.
     pub at: String,
@@ -67,7 +68,7 @@ pub struct Disposal {
 }
 
 /// Why a message went no further.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DisposalCause {
     /// A fork took another branch.
     NotTaken,
@@ -97,7 +98,7 @@ pub enum DisposalCause {
 }
 
 /// Why an order has no result.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OrderFailure {
     /// The task said so.
     Error(String),
@@ -110,7 +111,7 @@ pub enum OrderFailure {
 }
 
 /// A problem beside the result of a session.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mishap {
     /// A cleanup flow did not end well.
     CleanupFailed {

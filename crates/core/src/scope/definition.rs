@@ -1,8 +1,10 @@
 //! The definition of a scope as data: operations, what each port leads to, cleanup flows, settings.
 //! Nothing here is checked; [`check`](super::check) turns a draft into a [`Scope`](super::Scope).
 
+use serde::{Deserialize, Serialize};
+
 /// The number of an operation in its scope.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct OpId(pub u32);
 
 impl OpId {

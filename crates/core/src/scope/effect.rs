@@ -1,16 +1,22 @@
 //! Events that go into a session, effects that come out, and the access to the content of messages.
 
 use super::{cause::Disposal, cause::Mishap, cause::OrderFailure, cause::SessionEnd, definition::OpId};
+use serde::{Deserialize, Serialize};
 
 /// One execution of an operation that a driver carries out: user code, a nested session, a cleanup flow. Unique in its
 /// session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct OrderId {
     pub(crate) slot: u32,
     pub(crate) turn: u32,
 }
 
 impl OrderId {
+    /// The number of the order among all orders of its session.
+    pub fn turn(self) -> u32 {
+        self.turn
+    }
+
     /// The order as one number, for tables of drivers.
     pub fn number(self) -> u64 {
         u64::from(self.turn) << 32 | u64::from(self.slot)
@@ -27,7 +33,7 @@ pub trait Contents<M> {
 }
 
 /// Something that happened to a session.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ScopeEvent<M> {
     /// The session is opened with this message. Once.
     Start(M),
@@ -90,7 +96,7 @@ pub enum ScopeEvent<M> {
 }
 
 /// A timer of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum SessionTimer {
     /// The deadline of the session.
     Deadline,
@@ -149,7 +155,7 @@ pub enum ScopeEffect<M> {
 }
 
 /// The input of an order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Feed<M> {
     /// One message.
     One(M),
@@ -164,7 +170,7 @@ pub enum Feed<M> {
 }
 
 /// Messages that an order gave, by port.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub enum Emitted<M> {
     /// None.
     #[default]

@@ -4,6 +4,8 @@
 mod ending;
 pub(crate) mod machine;
 pub(crate) mod orders;
+pub(crate) mod saved;
+mod shelf;
 
 use super::{
     cause::{CancelCause, DisposalCause, Mishap},
@@ -13,7 +15,11 @@ use super::{
     reach::Reach,
 };
 pub(crate) use machine::Machine;
+pub use orders::OrderKind;
 use orders::Orders;
+use saved::Recorder;
+pub use saved::{SESSION_ROW, is_order_cancelled, order_row};
+pub(crate) use shelf::Shelf;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The state of a session.
@@ -30,7 +36,7 @@ pub struct Session<M> {
     /// Per join: the buffers it lacks.
     pub(crate) lacking: Vec<u32>,
     /// Per trim: the orders it waits for, and the messages it passes on then.
-    pub(crate) trims: Vec<(u32, Vec<M>)>,
+    pub(crate) trims: Vec<(u32, Shelf<M>)>,
     pub(crate) orders: Orders,
     pub(crate) reach: Option<Box<Reach>>,
     /// Stream ports that were sent by.
@@ -38,6 +44,8 @@ pub struct Session<M> {
     /// The last disposal of each port.
     pub(crate) disposals: BTreeMap<(OpId, u32), DisposalCause>,
     pub(crate) mishaps: Vec<Mishap>,
+    /// Notes which rows change, for a driver that stores them.
+    pub(crate) recorder: Option<Box<Recorder>>,
 }
 
 /// Where a session stands, with what belongs to it.
@@ -82,7 +90,7 @@ pub(crate) struct OpCell {
 #[derive(Clone, Debug)]
 pub(crate) struct Store<M> {
     /// The oldest first.
-    pub(crate) entries: VecDeque<M>,
+    pub(crate) entries: Shelf<M>,
     pub(crate) is_closed: bool,
     pub(crate) has_keys: bool,
 }
@@ -90,7 +98,7 @@ pub(crate) struct Store<M> {
 /// The state of a collect.
 #[derive(Clone, Debug)]
 pub(crate) struct Collection<M> {
-    pub(crate) held: Vec<M>,
+    pub(crate) held: Shelf<M>,
     /// It has given something on before.
     pub(crate) has_given: bool,
 }
@@ -116,21 +124,22 @@ impl<M> Session<M> {
             OpKind::Join { inputs } => u32::try_from(inputs.len()).expect("operations are numbered in 32 bits"),
             _ => unreachable!("a join is in the list of joins"),
         };
-        let store = |_| Store { entries: VecDeque::new(), is_closed: false, has_keys: false };
+        let store = |_| Store { entries: Shelf::new(), is_closed: false, has_keys: false };
         Session {
             stage: Stage::New,
             queue: VecDeque::new(),
             ops: vec![OpCell::default(); scope.ops.len()],
             cycles: vec![0; wiring.graph.members.rows()],
             stores: wiring.buffers.iter().map(store).collect(),
-            collections: wiring.collects.iter().map(|_| Collection { held: Vec::new(), has_given: false }).collect(),
+            collections: wiring.collects.iter().map(|_| Collection { held: Shelf::new(), has_given: false }).collect(),
             lacking: wiring.joins.iter().map(inputs).collect(),
-            trims: wiring.trims.iter().map(|_| (0, Vec::new())).collect(),
+            trims: wiring.trims.iter().map(|_| (0, Shelf::new())).collect(),
             orders: Orders::default(),
             reach: None,
             streamed: BTreeSet::new(),
             disposals: BTreeMap::new(),
             mishaps: Vec::new(),
+            recorder: None,
         }
     }
 
@@ -161,6 +170,11 @@ impl<M> Session<M> {
     /// An order is under way, and was not told to end.
     pub fn is_wanted(&self, order: OrderId) -> bool {
         self.orders.get(order).is_some_and(|open| !open.is_cancelled)
+    }
+
+    /// The operation or cleanup flow that an open order works for.
+    pub fn order_kind(&self, order: OrderId) -> Option<OrderKind> {
+        self.orders.get(order).map(|open| open.kind)
     }
 
     /// The entries of a buffer that a key shows, the oldest first: none while its gate is closed, all while cleanup

@@ -1,7 +1,7 @@
 //! Continues a run by its key alone: the run carries its program and inputs. Also reads its inputs, outputs and
 //! undecided steps, for callers without the flow file.
 
-use super::{Engine, live::Live};
+use super::{known::PreviousPlan, live::Live, not_undone::FailedUndos};
 use crate::{Error, Handle, data, runs::Run, shared::Shared, task::Data};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
@@ -54,16 +54,16 @@ impl Handle {
             let state = run.state();
             let tried = match state.phase {
                 Phase::Running | Phase::Failing => 0,
-                Phase::Failed { .. } => self.shared.retry(&run, only).await?,
+                Phase::Failed { .. } => retry_failed(&self.shared, &run, only).await?,
                 Phase::Frozen => {
-                    self.shared.thaw(&run, state, Phase::Running).await?;
+                    thaw(&self.shared, &run, state, Phase::Running).await?;
                     0
                 }
                 Phase::Waiting => {
                     let why = String::from("waits for somebody to say what became of a step");
                     return Err(Error::Refused { key: key(), why });
                 }
-                Phase::NotUndone { .. } => self.shared.undo_again(&run).await?,
+                Phase::NotUndone { .. } => FailedUndos::of(&self.shared, &run).retry().await?,
                 _ => return Err(Error::Busy { key: key() }),
             };
             self.shared.records.durable(self.shared.records.position()).await?;
@@ -77,7 +77,7 @@ impl Handle {
     /// [`Error::NoRun`] if its history has ended.
     pub fn signature(&self) -> BoxFuture<'_, Result<Option<Signature>, Error>> {
         Box::pin(async move {
-            let before = self.shared.before(&self.header().await?).await?;
+            let before = PreviousPlan::read(&self.shared.values, &self.header().await?).await?;
             Ok(before.map(|before| {
                 let root = &before.program.blocks[0];
                 Signature {
@@ -166,7 +166,7 @@ impl Handle {
         Box::pin(async move {
             let Some(run) = self.shared.runs.read_run(self.id()).await? else { return Ok(vec![]) };
             let is_it = |why: &Why| why.awaited().is_some();
-            let parked = self.shared.parked_for(&run.plan.keys, is_it, usize::MAX).await?;
+            let parked = self.shared.rows_of(&run.plan.keys).parked_for(is_it, usize::MAX).await?;
             let parked = parked.iter().map(|(step, _, parked)| (*step, &parked.why, &parked.ready_step));
             Ok(parked.filter_map(|(step, why, ready_step)| undecided_if(&run, step, why, ready_step)).collect())
         })
@@ -197,63 +197,54 @@ pub(super) fn undecided(run: &Run, address: String, step: StepId, ready_step: &R
     UndecidedStep { address, outputs, task }
 }
 
-impl Shared {
-    /// Retries failed steps, all of them or those at these addresses, and the steps that were parked with them.
-    pub(super) async fn retry(&self, run: &Run, only: Option<&[String]>) -> Result<usize, Error> {
-        const UNPARK_MAX: usize = 100;
-        /// Other callers may commit in between a few times for every page; a caller that is refused more often leaves
-        /// the rest to them.
-        const REFUSED_MAX: usize = 1000;
-        let (mut after, mut tried, mut refused) = (None, 0, 0);
-        let is_meant = |why: &Why| match why {
-            Why::Failed(failed) => only.is_none_or(|only| only.iter().any(|address| **address == *failed.address)),
-            Why::NotStarted | Why::Unknown { .. } => true,
-            // Something outside, or its timer, wakes it.
-            Why::Suspended { .. } => false,
-        };
-        loop {
-            // A step that fails again meanwhile stands before this one, and is not tried a third time.
-            let mut parked = self.parked(&run.plan.keys, after, UNPARK_MAX).await?;
-            let Some((last, ..)) = parked.last() else { return Ok(tried) };
-            let before = after.replace(*last);
-            parked.retain(|(_, _, parked)| is_meant(&parked.why));
-            if parked.is_empty() {
-                continue;
-            }
-            let state = run.state();
-            let draft = run::unpark(&run.plan, state, &parked);
-            if !self.commit_outside(draft, &[]).await?.is_applied() {
-                // Another caller retries too, or a step retried first has failed again: the steps that are still parked
-                // are still to be retried.
-                self.runs.read_run(run.plan.keys.run).await?;
-                let goes_on = matches!(run.state().phase, Phase::Running | Phase::Failing | Phase::Failed { .. });
-                refused += 1;
-                if !goes_on || refused == REFUSED_MAX {
-                    return Ok(tried);
-                }
-                after = before;
-                continue;
-            }
-            tried += parked.iter().filter(|(_, _, parked)| matches!(parked.why, Why::Failed(_))).count();
-            run.set_state(RunState { phase: Phase::Running, ..state });
+/// Retries failed steps, all of them or those at these addresses, and the steps that were parked with them.
+pub(super) async fn retry_failed(shared: &Shared, run: &Run, only: Option<&[String]>) -> Result<usize, Error> {
+    const UNPARK_MAX: usize = 100;
+    /// Other callers may commit in between a few times for every page; a caller that is refused more often leaves
+    /// the rest to them.
+    const REFUSED_MAX: usize = 1000;
+    let (mut after, mut tried, mut refused) = (None, 0, 0);
+    let is_meant = |why: &Why| match why {
+        Why::Failed(failed) => only.is_none_or(|only| only.iter().any(|address| **address == *failed.address)),
+        Why::NotStarted | Why::Unknown { .. } => true,
+        // Something outside, or its timer, wakes it.
+        Why::Suspended { .. } => false,
+    };
+    loop {
+        // A step that fails again meanwhile stands before this one, and is not tried a third time.
+        let mut parked = shared.rows_of(&run.plan.keys).parked(after, UNPARK_MAX).await?;
+        let Some((last, ..)) = parked.last() else { return Ok(tried) };
+        let before = after.replace(*last);
+        parked.retain(|(_, _, parked)| is_meant(&parked.why));
+        if parked.is_empty() {
+            continue;
         }
-    }
-
-    /// Returns a frozen run to its old plan, because there is no new one; the run is settled if no step is in flight.
-    pub(super) async fn thaw(&self, run: &Run, frozen: RunState, before: Phase) -> Result<(), Error> {
-        let draft = run::turn(&run.plan, frozen, before);
-        if self.commit_outside(draft, &[]).await?.is_applied() {
-            run.set_state(RunState { phase: before, ..frozen });
+        let state = run.state();
+        let draft = run::unpark(&run.plan, state, &parked);
+        if !shared.commit_outside(draft, &[]).await?.is_applied() {
+            // Another caller retries too, or a step retried first has failed again: the steps that are still parked
+            // are still to be retried.
+            shared.runs.read_run(run.plan.keys.run).await?;
+            let goes_on = matches!(run.state().phase, Phase::Running | Phase::Failing | Phase::Failed { .. });
+            refused += 1;
+            if !goes_on || refused == REFUSED_MAX {
+                return Ok(tried);
+            }
+            after = before;
+            continue;
         }
-        Ok(())
+        tried += parked.iter().filter(|(_, _, parked)| matches!(parked.why, Why::Failed(_))).count();
+        run.set_state(RunState { phase: Phase::Running, ..state });
     }
 }
 
-impl Engine {
-    /// Retries all failed steps.
-    pub(super) async fn retry(&self, run: &Run) -> Result<(), Error> {
-        self.shared.retry(run, None).await.map(drop)
+/// Returns a frozen run to its old plan, because there is no new one; the run is settled if no step is in flight.
+pub(super) async fn thaw(shared: &Shared, run: &Run, frozen: RunState, before: Phase) -> Result<(), Error> {
+    let draft = run::turn(&run.plan, frozen, before);
+    if shared.commit_outside(draft, &[]).await?.is_applied() {
+        run.set_state(RunState { phase: before, ..frozen });
     }
+    Ok(())
 }
 
 impl Handle {
@@ -264,10 +255,8 @@ impl Handle {
     pub fn pending_undos(&self) -> BoxFuture<'_, Result<Vec<String>, Error>> {
         Box::pin(async move {
             let Some(run) = self.shared.runs.read_run(self.id()).await? else { return Ok(vec![]) };
-            let rows = self.shared.all_rows(run.plan.keys.rows.clone(), b"u").await?;
-            let read = |row: &[u8]| rows::read::<rows::Undo>(row).map(|undo| undo.address.to_string());
-            let damaged = || Error::damaged("how to undo a step");
-            rows.iter().rev().map(|(_, row)| read(row).ok_or_else(damaged)).collect()
+            let registered = self.shared.rows_of(&run.plan.keys).registrations().await?;
+            Ok(registered.iter().rev().map(|registration| registration.undo.address.to_string()).collect())
         })
     }
 }

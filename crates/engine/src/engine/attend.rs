@@ -6,7 +6,7 @@
 //! and shows people which worker serves the run. It is deleted with the registration of its worker.
 
 use super::{Engine, workers::WorkerInfo};
-use crate::{Error, shared::Shared, worker::announce::Registration};
+use crate::Error;
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     Batch, Key, Row,
@@ -20,7 +20,7 @@ pub(crate) struct Attended {
     /// The incarnation of the worker.
     pub(crate) by: u128,
     /// The worker has planned and started the run, so the run's rows are those of this attempt.
-    has_started: bool,
+    pub(crate) has_started: bool,
 }
 
 /// The worker that attends a run, as of the last look.
@@ -53,12 +53,12 @@ impl Engine {
                     if attended.by == ours.by {
                         return Ok(None);
                     }
-                    if let Some(other) = self.shared.attendant(&attended).await? {
+                    if let Some(other) = self.shared.registry.attendant(&attended).await? {
                         return Ok(Some(other));
                     }
                 }
                 if self.put_attended(seen, &ours).await? {
-                    self.shared.note_attendance(self.limited_to()).await?;
+                    self.shared.event_logs.note_attendance(&self.shared, self.limited_to()).await?;
                     return Ok(None);
                 }
             }
@@ -76,7 +76,7 @@ impl Engine {
             if seen.as_deref().and_then(rows::read::<Attended>).is_some_and(|attended| attended.by == by) {
                 let _taken_over_if_refused = self.put_attended(seen, &Attended { by, has_started: true }).await?;
             }
-            self.shared.log_resumed(self.limited_to());
+            self.shared.event_logs.log_resumed(self.limited_to());
             self.start_work();
             Ok(())
         })
@@ -90,7 +90,7 @@ impl Engine {
         Box::pin(async move {
             let row = self.shared.row(keys::attended().key(key)).await?;
             match row.as_deref().and_then(rows::read::<Attended>) {
-                Some(attended) => self.shared.attendant(&attended).await,
+                Some(attended) => self.shared.registry.attendant(&attended).await,
                 None => Ok(None),
             }
         })
@@ -100,7 +100,7 @@ impl Engine {
     pub(super) async fn attended_by_another(&self, key: &Key) -> Result<(Option<Row>, Option<Attendant>), Error> {
         let seen = self.shared.row(key.clone()).await?;
         let by_another = match seen.as_deref().and_then(rows::read::<Attended>) {
-            Some(attended) if attended.by != self.incarnation() => self.shared.attendant(&attended).await?,
+            Some(attended) if attended.by != self.incarnation() => self.shared.registry.attendant(&attended).await?,
             _ => None,
         };
         Ok((seen, by_another))
@@ -120,28 +120,5 @@ impl Engine {
         };
         batch.put(key, rows::write(attended));
         Ok(self.shared.records.commit(batch).await?.is_applied())
-    }
-}
-
-impl Shared {
-    async fn attendant(&self, attended: &Attended) -> Result<Option<Attendant>, Error> {
-        let Some(row) = self.row(keys::workers().key(attended.by.to_be_bytes())).await? else { return Ok(None) };
-        let Some(worker) = rows::read::<Registration>(&row) else { return Ok(None) };
-        let now = self.records.now().await?;
-        let worker = (!self.is_gone(attended.by, &worker, now)).then(|| WorkerInfo::of(attended.by, worker, now));
-        Ok(worker.map(|worker| Attendant { worker, has_started: attended.has_started }))
-    }
-
-    /// Deletes the row of an attended run if it names such a worker.
-    pub(crate) async fn delete_attended(&self, run: &str, is_its: impl Fn(&Attended) -> bool) -> Result<(), Error> {
-        let key = keys::attended().key(run);
-        if let Some(row) = self.row(key.clone()).await?
-            && rows::read::<Attended>(&row).is_none_or(|attended| is_its(&attended))
-        {
-            let mut batch = Batch::new(self.shard());
-            batch.require_equals(key.clone(), row).delete(key);
-            let _refused_if_taken_over = self.records.commit(batch).await?;
-        }
-        Ok(())
     }
 }

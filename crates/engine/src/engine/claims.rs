@@ -1,23 +1,14 @@
 //! Frees the steps of a worker that is known to be gone at once, without waiting for their deadlines.
 
 use super::Engine;
-use crate::{Error, WorkerInfo, worker::announce::Registration};
+use crate::{Error, WorkerInfo};
 use futures_util::future::BoxFuture;
-use onceflow_core::{
-    Fence, Group, Row,
-    limits::SCAN_ROWS_MAX,
-    protocol::{
-        claim, keys,
-        rows::{self, Head},
-    },
-};
-use onceflow_store::records::Scan;
-use std::collections::BTreeSet;
+use onceflow_core::Fence;
 
 impl Engine {
     /// The unique and permanent id of this worker, to be passed to [`Engine::release`] once it is gone.
     pub fn incarnation(&self) -> u128 {
-        self.shared.kernel.fences.incarnation()
+        self.shared.registry.incarnation()
     }
 
     /// Frees all steps that a worker has claimed, whatever their deadlines, deletes its registration, and returns their
@@ -29,19 +20,21 @@ impl Engine {
     pub fn release(&self, incarnation: u128) -> BoxFuture<'_, Result<usize, Error>> {
         Box::pin(async move {
             let mut freed = 0;
-            for queue in self.queues().await? {
-                for (name, row) in self.shared.all_rows(queue.claims(), b"").await? {
+            for queue in self.shared.queues().all().await? {
+                for (name, row) in self.shared.kernel.all_rows(queue.claims(), b"").await? {
                     if Fence::from_bytes(&row).is_some_and(|fence| fence.incarnation() == incarnation) {
-                        freed += usize::from(self.free_claim(&queue, &name, row).await?);
+                        freed += usize::from(self.shared.queues().free_claim(&queue, &name, row).await?);
                     }
                 }
             }
-            let row = self.shared.row(keys::workers().key(incarnation.to_be_bytes())).await?;
-            let worker = row.as_deref().and_then(rows::read::<Registration>);
+            let worker = self.shared.registry.of(incarnation).await?;
             if let Some(worker) = &worker {
                 self.shared.values.abandon_writer(worker.writer).await?;
             }
-            self.shared.unregister(incarnation, &worker.map(|worker| worker.about).unwrap_or_default()).await?;
+            self.shared
+                .registry
+                .unregister(incarnation, &worker.map(|worker| worker.about).unwrap_or_default())
+                .await?;
             Ok(freed)
         })
     }
@@ -59,32 +52,5 @@ impl Engine {
             }
             Ok(ended)
         })
-    }
-
-    async fn free_claim(&self, queue: &Group, name: &onceflow_core::Name, fence: Row) -> Result<bool, Error> {
-        self.shared.kernel.apply(claim::release_dead(self.shared.shard(), &queue.key(name), fence)).await
-    }
-
-    /// The queues that steps of unfinished runs may stand in.
-    pub(super) async fn queues(&self) -> Result<Vec<Group>, Error> {
-        let mut classes = BTreeSet::new();
-        let mut after = None;
-        loop {
-            let scan = Scan::of(keys::heads(), SCAN_ROWS_MAX).after(after);
-            let page = self.shared.records.scan(self.shared.shard(), scan).await?;
-            for (_, row) in &page.rows {
-                if let Some(Head::Active(id)) = rows::read::<Head>(row)
-                    && let Some(run) = self.shared.runs.run(id, None).await?
-                {
-                    classes.extend(run.plan.program.tasks.iter().map(|task| task.class.clone()));
-                }
-            }
-            after = page.rows.last().map(|(name, _)| name.clone());
-            if !page.more {
-                break;
-            }
-        }
-        let of_classes = classes.iter().map(|class| keys::class_queue(class));
-        Ok(of_classes.chain([keys::internal_queue()]).chain(self.shared.unserved_queues().await?).collect())
     }
 }

@@ -1,6 +1,6 @@
 //! Ends an engine: drained, interrupted, or without waiting.
 
-use super::Engine;
+use super::{Engine, keyless::end_abandoned};
 use crate::{Error, shared::lock};
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ impl Engine {
             if let Some(worker) = &self.worker {
                 worker.drain().await;
             }
-            self.shared.end_abandoned().await;
+            end_abandoned(&self.shared).await;
             // Resources that the tasks hold are dropped with them.
             *lock(&self.shared.tasks) = Arc::default();
             *lock(&self.shared.resources) = Arc::default();
@@ -40,7 +40,7 @@ impl Engine {
             if let Some(worker) = &self.worker {
                 worker.leave().await;
             }
-            self.shared.leave_writers().await;
+            self.shared.registry.leave_writers().await;
             self.shared.small.clear();
             drained
         })

@@ -2,7 +2,10 @@
 //! its eaches. Read from the rows in flight, so the cost does not grow with the number of steps done.
 
 use super::live::Live;
-use crate::{Error, Handle, runs::Run, shared::Shared};
+use crate::{
+    Error, Handle,
+    runs::{Run, Runs},
+};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     model::{
@@ -49,8 +52,8 @@ impl Handle {
     pub fn progress(&self) -> BoxFuture<'_, Result<Option<RunProgress>, Error>> {
         Box::pin(async move {
             let Some(run) = self.shared.runs.read_run(self.id()).await? else { return Ok(None) };
-            let live = self.shared.live(&run).await?;
-            let under_way = self.shared.under_way(&run, &live).await?;
+            let live = Live::read(&self.shared, &run).await?;
+            let under_way = under_way(&self.shared.runs, &run, &live).await?;
             Ok(Some(RunProgress {
                 under_way,
                 done: done(&run.plan.program, &live),
@@ -67,32 +70,30 @@ impl Handle {
     pub fn each_progress(&self) -> BoxFuture<'_, Result<Vec<EachProgress>, Error>> {
         Box::pin(async move {
             match self.shared.runs.read_run(self.id()).await? {
-                Some(run) => Ok(each_progress(&run, &self.shared.live(&run).await?)),
+                Some(run) => Ok(each_progress(&run, &Live::read(&self.shared, &run).await?)),
                 None => Ok(vec![]),
             }
         })
     }
 }
 
-impl Shared {
-    /// The addresses of tasks that are ready, running or parked.
-    async fn under_way(&self, run: &Run, live: &Live) -> Result<BTreeSet<String>, Error> {
-        let program = &run.plan.program;
-        let mut found = BTreeSet::new();
-        for (step, ready_step) in &live.ready_steps {
-            let Some(node) = program.blocks[ready_step.block as usize].nodes.get(step.node as usize) else { continue };
-            if !matches!(node.op, NodeOp::Task(_) | NodeOp::Fused(_)) || !live.frames.contains_key(&step.frame) {
-                continue;
-            }
-            match self.runs.place(run, step.frame, step.index).await {
-                Ok(place) => drop(found.insert(place.address(&node.path))),
-                // The run went on meanwhile, and the frame of the step has closed.
-                Err(_) if self.runs.frame(run, step.frame).await?.is_none() => {}
-                Err(error) => return Err(error),
-            }
+/// The addresses of tasks that are ready, running or parked.
+async fn under_way(runs: &Runs, run: &Run, live: &Live) -> Result<BTreeSet<String>, Error> {
+    let program = &run.plan.program;
+    let mut found = BTreeSet::new();
+    for (step, ready_step) in &live.ready_steps {
+        let Some(node) = program.blocks[ready_step.block as usize].nodes.get(step.node as usize) else { continue };
+        if !matches!(node.op, NodeOp::Task(_) | NodeOp::Fused(_)) || !live.frames.contains_key(&step.frame) {
+            continue;
         }
-        Ok(found)
+        match runs.place(run, step.frame, step.index).await {
+            Ok(place) => drop(found.insert(place.address(&node.path))),
+            // The run went on meanwhile, and the frame of the step has closed.
+            Err(_) if runs.frame(run, step.frame).await?.is_none() => {}
+            Err(error) => return Err(error),
+        }
     }
+    Ok(found)
 }
 
 /// The outermost tasks that are done: neither they nor any they read from are under way.

@@ -7,7 +7,7 @@ use super::{
     known::KnownValues,
     replan::PlannedRun,
 };
-use crate::Error;
+use crate::{Error, shared::Shared};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     model::{
@@ -45,71 +45,71 @@ impl Engine {
             })
         })
     }
+}
 
-    /// The explanation of a plan; if the run keeps values, with the steps inside of containers that would run.
-    pub(super) async fn explain_inside(
-        &self,
-        asked: &CheckedStart,
-        known: &KnownValues,
-        planned: &PlannedRun,
-        kept: Option<&Keys>,
-    ) -> Result<Explanation, Error> {
-        let explanation = planned.explanation.clone();
-        match kept {
-            // The steps inside of containers depend on the contents of inputs, which assumed inputs lack.
-            Some(keys) if asked.start.assumed.is_empty() => self.look_inside(asked, known, explanation, keys).await,
-            _ => Ok(explanation),
-        }
+/// The explanation of a plan; if the run keeps values, with the steps inside of containers that would run.
+pub(super) async fn explain_inside(
+    shared: &Shared,
+    asked: &CheckedStart,
+    known: &KnownValues,
+    planned: &PlannedRun,
+    kept: Option<&Keys>,
+) -> Result<Explanation, Error> {
+    let explanation = planned.explanation.clone();
+    match kept {
+        // The steps inside of containers depend on the contents of inputs, which assumed inputs lack.
+        Some(keys) if asked.start.assumed.is_empty() => look_inside(shared, asked, known, explanation, keys).await,
+        _ => Ok(explanation),
     }
+}
 
-    /// Adds the steps inside of containers that would run.
-    async fn look_inside(
-        &self,
-        asked: &CheckedStart,
-        known: &KnownValues,
-        explanation: Explanation,
-        keys: &Keys,
-    ) -> Result<Explanation, Error> {
-        let program = &asked.program;
-        let mut inside = ContainerPreview { shared: &self.shared, keys, program, lines: Vec::new(), depth: 0 };
-        let (mut found, mut lines) = (known.clone(), Vec::new());
-        // Eaches that are joined into one node have a line each.
-        for of_node in explanation.lines.chunk_by(|a, b| a.node == b.node) {
-            let at = of_node[0].node;
-            let node = &program.blocks[ROOT as usize].nodes[at as usize];
-            let has_inside = !matches!(node.op, NodeOp::Task(_) | NodeOp::Fused(_) | NodeOp::Relay);
-            if of_node[0].fate != Fate::Run || !has_inside {
-                lines.extend_from_slice(of_node);
-                continue;
-            }
-            let input = |source: &Source| -> Expected {
-                match source {
-                    Source::Input(port) => Ok(asked.inputs.outcome_with_elements(*port)),
-                    Source::Node(node, port) => {
-                        let known = found.get(&(*node, *port)).map(|(outcome, _)| outcome.clone());
-                        known.ok_or_else(|| producer_address(program, *node, *port).into())
-                    }
-                    Source::Constant(at) => Ok(Outcome::Value(program.constants[*at as usize].clone())),
-                    Source::None => Ok(Outcome::None),
+/// Adds the steps inside of containers that would run.
+async fn look_inside(
+    shared: &Shared,
+    asked: &CheckedStart,
+    known: &KnownValues,
+    explanation: Explanation,
+    keys: &Keys,
+) -> Result<Explanation, Error> {
+    let program = &asked.program;
+    let mut inside = ContainerPreview { shared, keys, program, lines: Vec::new(), depth: 0 };
+    let (mut found, mut lines) = (known.clone(), Vec::new());
+    // Eaches that are joined into one node have a line each.
+    for of_node in explanation.lines.chunk_by(|a, b| a.node == b.node) {
+        let at = of_node[0].node;
+        let node = &program.blocks[ROOT as usize].nodes[at as usize];
+        let has_inside = !matches!(node.op, NodeOp::Task(_) | NodeOp::Fused(_) | NodeOp::Relay);
+        if of_node[0].fate != Fate::Run || !has_inside {
+            lines.extend_from_slice(of_node);
+            continue;
+        }
+        let input = |source: &Source| -> Expected {
+            match source {
+                Source::Input(port) => Ok(asked.inputs.outcome_with_elements(*port)),
+                Source::Node(node, port) => {
+                    let known = found.get(&(*node, *port)).map(|(outcome, _)| outcome.clone());
+                    known.ok_or_else(|| producer_address(program, *node, *port).into())
                 }
-            };
-            let inputs: Vec<_> = node.inputs.iter().map(input).collect();
-            let given = inside.container(node, &InstancePath::root(), &inputs).await?;
-            let given = (0..).zip(given).filter_map(|(port, outcome)| Some(((at, port), (outcome.ok()?, None))));
-            found.extend(given);
-            let mut below = std::mem::take(&mut inside.lines);
-            for line in of_node {
-                let is_below = |other: &ExplanationLine| {
-                    let rest = other.address.strip_prefix(&line.address);
-                    rest.is_some_and(|rest| rest.starts_with(['/', '[', '@']))
-                };
-                let (own, others): (Vec<_>, Vec<_>) = below.into_iter().partition(is_below);
-                lines.push(line.clone());
-                lines.extend(own);
-                below = others;
+                Source::Constant(at) => Ok(Outcome::Value(program.constants[*at as usize].clone())),
+                Source::None => Ok(Outcome::None),
             }
-            lines.extend(below);
+        };
+        let inputs: Vec<_> = node.inputs.iter().map(input).collect();
+        let given = inside.container(node, &InstancePath::root(), &inputs).await?;
+        let given = (0..).zip(given).filter_map(|(port, outcome)| Some(((at, port), (outcome.ok()?, None))));
+        found.extend(given);
+        let mut below = std::mem::take(&mut inside.lines);
+        for line in of_node {
+            let is_below = |other: &ExplanationLine| {
+                let rest = other.address.strip_prefix(&line.address);
+                rest.is_some_and(|rest| rest.starts_with(['/', '[', '@']))
+            };
+            let (own, others): (Vec<_>, Vec<_>) = below.into_iter().partition(is_below);
+            lines.push(line.clone());
+            lines.extend(own);
+            below = others;
         }
-        Ok(Explanation { lines })
+        lines.extend(below);
     }
+    Ok(Explanation { lines })
 }

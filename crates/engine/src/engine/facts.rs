@@ -4,6 +4,7 @@
 use super::{
     CheckedStart,
     done::done_so_far,
+    kept::KeptValues,
     known::{KnownValues, PreviousPlan, held, still_right},
     live::Live,
     reruns::Marks,
@@ -27,6 +28,33 @@ pub(super) struct Facts {
 }
 
 impl Facts {
+    /// The facts about a run, given its rows.
+    pub(super) async fn read(
+        shared: &Shared,
+        asked: &CheckedStart,
+        run: &Run,
+        live: &Live,
+        before: &PreviousPlan,
+    ) -> Result<Facts, Error> {
+        let mut started = Vec::new();
+        for (step, ready_step) in live.ready_steps.iter().filter(|(_, ready_step)| ready_step.started.is_some()) {
+            let node = run.plan.program.blocks[ready_step.block as usize].nodes.get(step.node as usize);
+            match shared.runs.place(run, step.frame, step.index).await {
+                Ok(place) => started.push(place.address(node.map_or(&[], |node| &*node.path))),
+                // The run went on meanwhile, and the frame of the step has closed.
+                Err(_) if shared.runs.frame(run, step.frame).await?.is_none() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Facts {
+            generation: run.plan.keys.generation,
+            known: known_of(shared, asked, run, live, before).await?,
+            done_before: done_so_far(run, live, before),
+            started,
+            can_be_undone: !live.undos.is_empty(),
+        })
+    }
+
     /// The error with which a new plan is refused, whatever it is: at-most-once steps were started, or compensations
     /// are registered.
     pub(super) fn refusal(&self, asked: &CheckedStart) -> Option<Error> {
@@ -40,46 +68,17 @@ impl Facts {
     }
 }
 
-impl Shared {
-    /// The facts about a run, given its rows.
-    pub(super) async fn facts(
-        &self,
-        asked: &CheckedStart,
-        run: &Run,
-        live: &Live,
-        before: &PreviousPlan,
-    ) -> Result<Facts, Error> {
-        let mut started = Vec::new();
-        for (step, ready_step) in live.ready_steps.iter().filter(|(_, ready_step)| ready_step.started.is_some()) {
-            let node = run.plan.program.blocks[ready_step.block as usize].nodes.get(step.node as usize);
-            match self.runs.place(run, step.frame, step.index).await {
-                Ok(place) => started.push(place.address(node.map_or(&[], |node| &*node.path))),
-                // The run went on meanwhile, and the frame of the step has closed.
-                Err(_) if self.runs.frame(run, step.frame).await?.is_none() => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(Facts {
-            generation: run.plan.keys.generation,
-            known: self.known_of(asked, run, live, before).await?,
-            done_before: done_so_far(run, live, before),
-            started,
-            can_be_undone: !live.undos.is_empty(),
-        })
+/// The values of an unfinished run that are valid for this start.
+pub(super) async fn known_of(
+    shared: &Shared,
+    asked: &CheckedStart,
+    run: &Run,
+    live: &Live,
+    before: &PreviousPlan,
+) -> Result<KnownValues, Error> {
+    let mut known = still_right(held(run, live)?, before, asked);
+    if run.header.keep_ms.is_some() {
+        known.extend(KeptValues::new(&shared.kernel, &run.plan.keys).valid_for(asked).await?);
     }
-
-    /// The values of an unfinished run that are valid for this start.
-    pub(super) async fn known_of(
-        &self,
-        asked: &CheckedStart,
-        run: &Run,
-        live: &Live,
-        before: &PreviousPlan,
-    ) -> Result<KnownValues, Error> {
-        let mut known = still_right(held(run, live)?, before, asked);
-        if run.header.keep_ms.is_some() {
-            known.extend(self.kept(&run.plan.keys, asked).await?);
-        }
-        Ok(known)
-    }
+    Ok(known)
 }

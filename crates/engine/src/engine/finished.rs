@@ -1,54 +1,35 @@
 //! Removes the remains of runs when they are due: the row of a finished run when its history ends, kept values when
 //! `keep` does, and all rows of a failed run that was not retried when its history ends.
 
-use crate::{Error, shared::Shared};
-use futures_util::future::select;
+use super::{kept::KeptValues, superseded::remove_superseded};
+use crate::{Error, kernel::Kernel, runs::Runs, shared::Shared};
 use onceflow_core::{
-    Batch, Name, Row, Timestamp,
-    limits::REMOVE_ROWS_MAX,
+    Batch, Name, Timestamp,
     protocol::{
-        draft::stored,
         ids::{Generation, RunId},
         keys::{self, Keys},
-        rows::{self, Head, Memo, Phase, RunState},
+        rows::{self, Head, Phase, RunState},
         run::{self, Due},
     },
 };
-use onceflow_store::{records::Scan, values::ValueChange};
-use std::sync::Arc;
+use onceflow_store::records::Scan;
 
-/// The longest sleep between two looks: another process may have finished a run, or died with a step suspended.
-const LOOK_MS: u64 = 60_000;
+/// The removal of the remains of runs that are due.
+pub(crate) struct DueRemoval<'a> {
+    kernel: &'a Kernel,
+    runs: &'a Runs,
+}
 
-impl Shared {
-    /// Wakes suspended steps and removes what is due, and sleeps until the next deadline: the one sleeper for both.
-    pub(super) async fn keep_house(self: Arc<Self>) {
-        while !self.signals.is_closed() {
-            let (pause, changed) = match self.until_due().await {
-                Ok(pause_ms) => (pause_ms, self.signals.due.notified()),
-                Err(error) => {
-                    tracing::warn!(%error, "failed to do what is due; retrying in 1 s");
-                    (1000, self.signals.due.notified())
-                }
-            };
-            select(self.world.sleep(pause), std::pin::pin!(changed)).await;
-        }
-    }
-
-    /// Does everything that is due; returns the milliseconds until the next deadline.
-    async fn until_due(&self) -> Result<u64, Error> {
-        let wakes = self.fire_timers().await?;
-        let removes = self.remove_due().await?;
-        let pause = |next: Option<Timestamp>, now| next.map_or(LOOK_MS, |next| next.ms_since(now).clamp(1, LOOK_MS));
-        let removes_ms = pause(removes, self.values.trusted_now().await.unwrap_or(Timestamp::ZERO));
-        Ok(removes_ms.min(pause(wakes, self.records.now().await?)))
+impl<'a> DueRemoval<'a> {
+    pub(crate) fn of(shared: &'a Shared) -> Self {
+        DueRemoval { kernel: &shared.kernel, runs: &shared.runs }
     }
 
     /// Removes everything that is due; returns the next deadline.
-    pub(crate) async fn remove_due(&self) -> Result<Option<Timestamp>, Error> {
+    pub(crate) async fn remove(&self) -> Result<Option<Timestamp>, Error> {
         loop {
-            let now = self.values.trusted_now().await?;
-            let page = self.records.scan(self.shard(), Scan::of(keys::dues(), 1)).await?;
+            let now = self.kernel.values.trusted_now().await?;
+            let page = self.kernel.records.scan(self.kernel.shard, Scan::of(keys::dues(), 1)).await?;
             let Some((name, row)) = page.rows.first() else { return Ok(None) };
             let (deadline, key) = keys::of_due(name.as_bytes()).ok_or_else(|| Error::damaged("what is due"))?;
             if deadline > now {
@@ -60,19 +41,19 @@ impl Shared {
                 Due::History(run) => self.forget_run(name, key, run).await?,
                 Due::Keep(run) => self.forget_kept(name, key, run).await?,
                 Due::Failed(run) => self.expire(name, deadline, run).await?,
-                Due::Superseded(run) => self.remove_superseded(name, key, run).await?,
+                Due::Superseded(run) => remove_superseded(self.kernel, self.runs, name, key, run).await?,
             }
         }
     }
 
     async fn forget_run(&self, due: &Name, key: &[u8], run: RunId) -> Result<(), Error> {
-        let mut batch = Batch::new(self.shard());
+        let mut batch = Batch::new(self.kernel.shard);
         let due = keys::dues().key(due);
         batch.require_present(due.clone()).delete(due);
         let head = keys::heads().key(key);
-        let seen = self.row(head.clone()).await?;
+        let seen = self.kernel.row(head.clone()).await?;
         let found = seen.as_deref().and_then(rows::read::<Head>);
-        let now = self.values.trusted_now().await?;
+        let now = self.kernel.values.trusted_now().await?;
         // The run may be active again, or have ended again later.
         let lives = match &found {
             Some(Head::Active(active)) => *active == run,
@@ -89,7 +70,7 @@ impl Shared {
             }
         }
         // After a refused batch the row is read again.
-        if self.records.commit(batch).await?.is_applied() && !lives {
+        if self.kernel.records.commit(batch).await?.is_applied() && !lives {
             self.runs.was_removed(run);
         }
         Ok(())
@@ -106,15 +87,15 @@ impl Shared {
         };
         if let Some(run) = run.filter(|run| run.state().phase == Phase::Failed { until }) {
             let draft = run::turn(&run.plan, run.state(), Phase::Expired);
-            if self.commit_outside(draft, &[]).await?.is_applied() {
+            if self.kernel.commit_outside(draft.into(), &[]).await?.is_applied() {
                 run.set_state(RunState { phase: Phase::Expired, ..run.state() });
             }
             return Ok(());
         }
-        let mut batch = Batch::new(self.shard());
+        let mut batch = Batch::new(self.kernel.shard);
         let due = keys::dues().key(due);
         batch.require_present(due.clone()).delete(due);
-        let _again_if_refused = self.records.commit(batch).await?;
+        let _again_if_refused = self.kernel.records.commit(batch).await?;
         Ok(())
     }
 
@@ -122,9 +103,9 @@ impl Shared {
     async fn forget_kept(&self, due: &Name, key: &[u8], run: RunId) -> Result<(), Error> {
         let due = keys::dues().key(due);
         let keys = Keys::new(run, Generation(0));
-        let row = self.row(keys::heads().key(key)).await?;
+        let row = self.kernel.row(keys::heads().key(key)).await?;
         let head = row.as_deref().and_then(rows::read::<Head>);
-        let now = self.values.trusted_now().await?;
+        let now = self.kernel.values.trusted_now().await?;
         let lives = match head {
             Some(Head::Active(active)) => active == run,
             Some(Head::Finished(finished)) if finished.run == run => {
@@ -133,67 +114,11 @@ impl Shared {
             _ => false,
         };
         if !lives {
-            self.remove_all_kept(&keys).await?;
+            KeptValues::new(self.kernel, &keys).remove_all().await?;
         }
-        let mut batch = Batch::new(self.shard());
+        let mut batch = Batch::new(self.kernel.shard);
         batch.require_present(due.clone()).delete(due);
-        let _again_if_refused = self.records.commit(batch).await?;
+        let _again_if_refused = self.kernel.records.commit(batch).await?;
         Ok(())
-    }
-
-    pub(super) async fn remove_all_kept(&self, keys: &Keys) -> Result<(), Error> {
-        loop {
-            let page = self.records.scan(self.shard(), Scan::of(keys.kept.clone(), REMOVE_ROWS_MAX)).await?;
-            if page.rows.is_empty() {
-                return Ok(());
-            }
-            self.remove_kept(keys, &page.rows).await?;
-        }
-    }
-
-    /// Removes some rows of kept values, and releases the values.
-    pub(super) async fn remove_kept(&self, keys: &Keys, rows: &[(Name, Row)]) -> Result<(), Error> {
-        let mut batch = Batch::new(self.shard());
-        let mut changes = Vec::new();
-        for (name, row) in rows {
-            let key = keys.kept.key(name);
-            batch.require_present(key.clone()).delete(key);
-            let memo = if name.as_bytes().first() == Some(&b'm') { rows::read::<Memo>(row) } else { None };
-            for (port, outcome) in memo.iter().flat_map(|memo| memo.outputs.iter().enumerate()) {
-                if let Some(stored) = stored(outcome) {
-                    let edge = keys.kept_edge(name.as_bytes(), port as u16);
-                    changes.push(ValueChange::clear(edge, stored.clone()));
-                }
-            }
-            if batch.ops.len() + 3 * changes.len() > onceflow_core::limits::REMOVE_OPS_MAX {
-                break;
-            }
-        }
-        self.values.add_changes(&mut batch, &changes).await?;
-        if let onceflow_store::CommitResult::Applied(committed) = self.records.commit(batch).await? {
-            self.values.notify_committed(&committed);
-        }
-        Ok(())
-    }
-}
-
-impl Shared {
-    /// Reclaims values that nothing refers to any more, until the engine closes.
-    pub(super) async fn reclaim(self: Arc<Self>) {
-        let closed = async {
-            loop {
-                let progress = self.signals.progress(RunId([0; 8])).notified();
-                if self.signals.is_closed() {
-                    return;
-                }
-                progress.await;
-            }
-        };
-        let reclaim = self.values.clone().reclaim_forever();
-        if let futures_util::future::Either::Left((error, _)) =
-            select(std::pin::pin!(reclaim), std::pin::pin!(closed)).await
-        {
-            tracing::error!(%error, "values are not reclaimed any more");
-        }
     }
 }

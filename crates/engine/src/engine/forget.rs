@@ -1,6 +1,6 @@
 //! Removes runs that have ended, and remains that are due.
 
-use super::Engine;
+use super::{Engine, finished::DueRemoval, superseded::remove_superseded};
 use crate::{Error, Summary};
 use futures_util::future::{BoxFuture, Either, select};
 use onceflow_core::{
@@ -53,7 +53,8 @@ impl Engine {
                 let due = run::supersede(&mut batch, &finished, shared.records.now().await?);
                 if let CommitResult::Applied(committed) = shared.records.commit(batch).await? {
                     // A crash from here on leaves the row that schedules the removal.
-                    shared.remove_superseded(&due.name, seen.key.as_bytes(), finished.run).await?;
+                    let key = seen.key.as_bytes();
+                    remove_superseded(&shared.kernel, &shared.runs, &due.name, key, finished.run).await?;
                     shared.records.durable(committed.position).await?;
                     return Ok(true);
                 }
@@ -68,7 +69,7 @@ impl Engine {
     pub fn due(&self) -> BoxFuture<'_, Result<Vec<String>, Error>> {
         Box::pin(async move {
             let now = self.shared.values.trusted_now().await?;
-            let rows = self.shared.all_rows(keys::dues(), b"").await?;
+            let rows = self.shared.kernel.all_rows(keys::dues(), b"").await?;
             let due = |name: &[u8]| match keys::of_due(name) {
                 Some((deadline, key)) if deadline <= now => Some(String::from_utf8_lossy(key).into_owned()),
                 _ => None,
@@ -93,7 +94,7 @@ impl Engine {
         Box::pin(async move {
             let shared = &self.shared;
             let cleaning = async {
-                shared.remove_due().await?;
+                DueRemoval::of(shared).remove().await?;
                 shared.values.reclaim_all().await?;
                 Ok(true)
             };
@@ -111,8 +112,8 @@ impl Engine {
     /// If the store does not answer.
     pub fn remove_due(&self) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
-            self.shared.tidy_workers().await?;
-            self.shared.remove_due().await.map(drop)
+            self.shared.registry.tidy().await?;
+            DueRemoval::of(&self.shared).remove().await.map(drop)
         })
     }
 }

@@ -6,11 +6,17 @@
 //! run.
 
 use super::{
-    CheckedStart, Engine, Start, inputs,
+    CheckedStart, Engine, Start,
+    facts::known_of,
+    inputs,
+    kept::KeptValues,
     known::{KnownValues, PreviousPlan, given_out, still_right},
+    live::Live,
+    planning::Planning,
     replan::PlannedRun,
+    starting::Starting,
 };
-use crate::{Error, Handle, task::Data};
+use crate::{Error, Handle, shared::Shared, task::Data};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     Batch, Digest,
@@ -67,27 +73,32 @@ impl Engine {
     /// [`Error::Refused`] if there is a run of the new key, or the program of the old one is not kept any more;
     /// [`Error::Inputs`] if the inputs do not match the program, or others differ than were named.
     pub fn fork<'a>(&'a self, from: &'a str, fork: Fork) -> BoxFuture<'a, Result<Handle, Error>> {
-        Box::pin(async move { self.begin_fork(from, fork, None).await })
+        Box::pin(async move { Forking { engine: self, shared: &self.shared, from, fork: &fork }.begin(None).await })
     }
+}
 
+/// A fork of the run of key `from`.
+pub(super) struct Forking<'a> {
+    pub(super) engine: &'a Engine,
+    pub(super) shared: &'a Shared,
+    pub(super) from: &'a str,
+    pub(super) fork: &'a Fork,
+}
+
+impl Forking<'_> {
     /// Begins a forked run with the plan of a preview, or plans it.
-    pub(super) async fn begin_fork(
-        &self,
-        from: &str,
-        fork: Fork,
-        mut previewed: Option<PlannedFork>,
-    ) -> Result<Handle, Error> {
+    pub(super) async fn begin(&self, mut previewed: Option<PlannedFork>) -> Result<Handle, Error> {
         let mut copied = None;
         let handle = loop {
             let planned = match previewed.take() {
                 Some(planned) => planned,
-                None => self.plan_fork(from, fork.clone()).await?,
+                None => self.plan().await?,
             };
             let PlannedFork { asked, old, planned } = planned;
             let id = match copied {
                 Some(id) => id,
                 None => {
-                    let id = self.new_run();
+                    let id = self.engine.new_run();
                     if asked.start.keep_ms.is_some() && old.header.keep_ms.is_some() {
                         self.copy_kept(&old.keys, id, &asked.start.key).await?;
                     }
@@ -95,7 +106,7 @@ impl Engine {
                     id
                 }
             };
-            if let Some(handle) = self.begin(&asked, None, id, Generation(0), planned).await? {
+            if let Some(handle) = Starting::new(self.engine, &asked).begin(None, id, Generation(0), planned).await? {
                 break handle;
             }
         };
@@ -103,31 +114,33 @@ impl Engine {
         Ok(handle)
     }
 
-    pub(super) async fn plan_fork(&self, from: &str, fork: Fork) -> Result<PlannedFork, Error> {
-        if self.shared.row(keys::heads().key(&fork.key)).await?.is_some() {
-            return Err(Error::Refused { key: fork.key, why: String::from("is there already") });
+    /// Plans the forked run.
+    pub(super) async fn plan(&self) -> Result<PlannedFork, Error> {
+        if self.shared.row(keys::heads().key(&self.fork.key)).await?.is_some() {
+            return Err(Error::Refused { key: self.fork.key.clone(), why: String::from("is there already") });
         }
         loop {
-            let (header, before) = self.forked(from).await?;
-            let asked = self.ask_as(&header, &before, fork.clone()).await?;
+            let (header, before) = self.forked().await?;
+            let asked = self.ask(&header, &before).await?;
             // The old run may have been planned anew while its inputs were digested.
-            let Some(old) = self.old(from, header, before, &asked).await? else { continue };
+            let Some(old) = self.old(header, before, &asked).await? else { continue };
             let planned =
-                self.shared.plan_over_intact(&asked, &old.known, Some(&old.before), self.fuses(&asked)).await?;
+                Planning { shared: self.shared, asked: &asked }.plan_over(&old.known, Some(&old.before)).await?;
             return Ok(PlannedFork { asked, old, planned });
         }
     }
 
-    async fn forked(&self, from: &str) -> Result<(Header, PreviousPlan), Error> {
-        let header = self.find(from).await?.header().await?;
-        let gone = || Error::Refused { key: from.to_owned(), why: String::from("does not keep its program any more") };
-        let before = self.shared.before(&header).await?.ok_or_else(gone)?;
+    async fn forked(&self) -> Result<(Header, PreviousPlan), Error> {
+        let header = self.engine.find(self.from).await?.header().await?;
+        let gone =
+            || Error::Refused { key: self.from.to_owned(), why: String::from("does not keep its program any more") };
+        let before = PreviousPlan::read(&self.shared.values, &header).await?.ok_or_else(gone)?;
         Ok((header, before))
     }
 
     /// Builds the request of the new run: the old program, with classes renamed, and the new inputs.
-    async fn ask_as(&self, header: &Header, before: &PreviousPlan, mut fork: Fork) -> Result<CheckedStart, Error> {
-        let mut program = before.program.clone();
+    async fn ask(&self, header: &Header, before: &PreviousPlan) -> Result<CheckedStart, Error> {
+        let (mut program, mut fork) = (before.program.clone(), self.fork.clone());
         rename_classes(&mut program, &fork.classes);
         let taken = inputs::take(program.identity().inputs, &mut fork.inputs, &[]).await?;
         taken.note_sources(&self.shared.values);
@@ -156,21 +169,15 @@ impl Engine {
 
     /// Reads the values of the old run that are valid for the new request; `None` if the old run is for another request
     /// by now.
-    async fn old(
-        &self,
-        from: &str,
-        header: Header,
-        before: PreviousPlan,
-        asked: &CheckedStart,
-    ) -> Result<Option<Old>, Error> {
-        let shared = &self.shared;
-        let row = shared.row(keys::heads().key(from)).await?;
+    async fn old(&self, header: Header, before: PreviousPlan, asked: &CheckedStart) -> Result<Option<Old>, Error> {
+        let shared = self.shared;
+        let row = shared.row(keys::heads().key(self.from)).await?;
         match row.as_deref().and_then(rows::read::<Head>) {
             Some(Head::Active(id)) => {
                 let Some(run) = shared.runs.read_run(id).await?.filter(|run| run.header == header) else {
                     return Ok(None);
                 };
-                let known = shared.known_of(asked, &run, &shared.live(&run).await?, &before).await?;
+                let known = known_of(shared, asked, &run, &Live::read(shared, &run).await?, &before).await?;
                 Ok(Some(Old { header, before, known, keys: run.plan.keys.clone() }))
             }
             Some(Head::Finished(finished)) if finished.header != header => Ok(None),
@@ -181,18 +188,18 @@ impl Engine {
                 if finished.status == Status::Done {
                     known = still_right(given_out(&before, &finished.outputs), &before, asked);
                     if header.keep_ms.is_some() {
-                        known.extend(shared.kept(&keys, asked).await?);
+                        known.extend(KeptValues::new(&shared.kernel, &keys).valid_for(asked).await?);
                     }
                 }
                 Ok(Some(Old { header, before, known, keys }))
             }
-            None => Err(Error::NoRun(from.to_owned())),
+            None => Err(Error::NoRun(self.from.to_owned())),
         }
     }
 
     /// Copies the kept values of a run for a run that is about to begin.
     async fn copy_kept(&self, old: &Keys, id: RunId, key: &str) -> Result<(), Error> {
-        let shared = &self.shared;
+        let shared = self.shared;
         let until = shared.records.now().await?.plus_ms(COPIED_MS);
         let mut batch = Batch::new(shared.shard());
         let due = keys::due(until, b'k', id, key);

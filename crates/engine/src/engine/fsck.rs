@@ -11,7 +11,7 @@
 //! | claims and deadlines | the step is claimed again |
 
 use super::Engine;
-use crate::{Error, perform::noted::Noted, shared::Shared};
+use crate::{Error, run_rows::Noted, shared::Shared};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     EdgeName, Group, Inbox, Name, Row,
@@ -88,7 +88,7 @@ impl<'a> Reading<'a> {
     }
 
     async fn rows(&mut self, group: Group) -> Result<Vec<(Name, Row)>, Error> {
-        let rows = self.shared.all_rows(group, b"").await?;
+        let rows = self.shared.kernel.all_rows(group, b"").await?;
         for (name, row) in &rows {
             self.seen.update(name.as_bytes()).update(row);
         }
@@ -267,7 +267,7 @@ impl<'a> Reading<'a> {
         if !self.shared.runs.read_settings(plan, state).await? {
             self.tell(format!("the settings of run `{key}` are missing, or cannot be read"));
         }
-        match self.shared.ready_steps(plan).await {
+        match self.shared.queues().ready_steps(plan).await {
             Ok(ready) => {
                 for (at, step, ready_step) in ready {
                     self.seen.update(at.name.as_bytes());

@@ -1,6 +1,7 @@
 //! Explains the steps inside of containers, for runs with `keep`: a dry run of the flow on the known values, as far as
 //! they reach.
 
+use super::damage::is_intact;
 use crate::{Error, shared::Shared};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
@@ -219,7 +220,7 @@ impl ContainerPreview<'_> {
         let Some(row) = self.shared.row(key).await? else { return Ok((None, false)) };
         let Some(memo) = rows::read::<Memo>(&row) else { return Ok((None, true)) };
         for outcome in &memo.outputs {
-            if !self.shared.is_intact(outcome).await? {
+            if !is_intact(&self.shared.values, outcome).await? {
                 return Ok((None, true));
             }
         }

@@ -6,6 +6,7 @@
 use super::Engine;
 use crate::{
     Error, Handle,
+    event_log::release_sealed_events,
     shared::{Shared, lock},
 };
 use onceflow_core::{
@@ -46,7 +47,7 @@ impl Drop for HistoryEnd {
                 if !handle.is_at_rest().await? {
                     handle.wait().await?;
                 }
-                shared.end_history(&handle.key, id).await
+                History { shared: &shared, key: &handle.key, id }.end().await
             };
             match ended.await {
                 // `close` tries once more, and after that the run's deadline applies.
@@ -80,29 +81,38 @@ impl Engine {
     }
 }
 
-impl Shared {
-    /// Ends the histories of abandoned runs that are at rest. Others continue elsewhere, and are removed at their
-    /// deadline.
-    pub(super) async fn end_abandoned(&self) {
-        let abandoned = lock(&self.abandoned).clone();
-        for (id, key) in abandoned {
-            match self.end_history(&key, id).await {
-                Ok(()) => drop(lock(&self.abandoned).remove(&id)),
-                Err(error) => not_ended(&key, &error),
-            }
+/// Ends the histories of abandoned runs that are at rest. Others continue elsewhere, and are removed at their
+/// deadline.
+pub(super) async fn end_abandoned(shared: &Shared) {
+    let abandoned = lock(&shared.abandoned).clone();
+    for (id, key) in abandoned {
+        let history = History { shared, key: &key, id };
+        match history.end().await {
+            Ok(()) => drop(lock(&shared.abandoned).remove(&id)),
+            Err(error) => not_ended(&key, &error),
         }
     }
+}
 
+/// The history of a run without a key.
+struct History<'a> {
+    shared: &'a Shared,
+    key: &'a str,
+    id: RunId,
+}
+
+impl History<'_> {
     /// Removes a run that has ended or failed, with all its remains. An active run stays, and so does one that waits
     /// for an operator: its outcome is not known, or an effect could not be undone.
-    async fn end_history(&self, key: &str, id: RunId) -> Result<(), Error> {
+    async fn end(&self) -> Result<(), Error> {
         /// Other callers may commit in between a few times.
         const TRIES_MAX: usize = 100;
+        let Self { shared, key, id } = *self;
         for _ in 0..TRIES_MAX {
-            let Some(row) = self.row(keys::heads().key(key)).await? else { return Ok(()) };
+            let Some(row) = shared.row(keys::heads().key(key)).await? else { return Ok(()) };
             let is_over = match rows::read(&row).ok_or_else(|| Error::damaged(format!("the row of run `{key}`")))? {
-                Head::Finished(finished) if finished.run == id => self.let_go(key, row, &finished).await?,
-                Head::Active(active) if active == id => self.let_failed_go(id).await?,
+                Head::Finished(finished) if finished.run == id => self.let_go(row, &finished).await?,
+                Head::Active(active) if active == id => self.let_failed_go().await?,
                 // The key belongs to another run by now.
                 Head::Finished(_) | Head::Active(_) => true,
             };
@@ -115,42 +125,43 @@ impl Shared {
 
     /// Deletes the row of a finished run, and releases its outputs and everything else that its history kept. False if
     /// the row changed in between.
-    async fn let_go(&self, key: &str, row: Row, finished: &Finished) -> Result<bool, Error> {
+    async fn let_go(&self, row: Row, finished: &Finished) -> Result<bool, Error> {
         if let Status::Failed { undone, .. } | Status::Cancelled { undone } = &finished.status
             && !undone.is_empty()
         {
             return Ok(true);
         }
+        let Self { shared, key, .. } = *self;
         let keys = Keys::new(finished.run, finished.generation);
         let outputs = (0..).zip(&finished.outputs).filter(|(_, (_, outcome))| stored(outcome).is_some());
         let ports = outputs.map(|(port, _)| port).chain(finished.sealed.as_ref().map(|_| SEALED)).chain([PROGRAM]);
         let mut changes: Vec<_> = ports.map(|port| ValueChange::ReleaseHold { edge: keys.result_edge(port) }).collect();
         let head = keys::heads().key(key);
         let until = finished.ended.plus_ms(finished.header.history_ms);
-        let mut batch = Batch::new(self.shard());
+        let mut batch = Batch::new(shared.shard());
         batch.require_equals(head.clone(), row).delete(head).delete(keys::due(until, b'h', finished.run, key));
         run::delete_history(&mut batch, finished.run);
-        changes.extend(self.release_sealed_events(&mut batch, finished.run).await?);
-        match self.values.add_changes(&mut batch, &changes).await {
+        changes.extend(release_sealed_events(shared, &mut batch, finished.run).await?);
+        match shared.values.add_changes(&mut batch, &changes).await {
             // Its deadline has passed, and the removal of due runs is at it.
             Err(values::Error::LeaseLost { .. }) => return Ok(true),
             woven => woven?,
         }
-        let onceflow_store::CommitResult::Applied(committed) = self.records.commit(batch).await? else {
+        let onceflow_store::CommitResult::Applied(committed) = shared.records.commit(batch).await? else {
             return Ok(false);
         };
-        self.values.notify_committed(&committed);
+        shared.values.notify_committed(&committed);
         Ok(true)
     }
 
     /// Expires a failed run as if its history had ended. False if the run changed in between.
-    async fn let_failed_go(&self, id: RunId) -> Result<bool, Error> {
-        let Some(run) = self.runs.read_run(id).await? else { return Ok(false) };
+    async fn let_failed_go(&self) -> Result<bool, Error> {
+        let Some(run) = self.shared.runs.read_run(self.id).await? else { return Ok(false) };
         let state = run.state();
         if !state.phase.is_failed() {
             return Ok(true);
         }
-        let expired = self.commit_outside(run::turn(&run.plan, state, Phase::Expired), &[]).await?.is_applied();
+        let expired = self.shared.commit_outside(run::turn(&run.plan, state, Phase::Expired), &[]).await?.is_applied();
         if expired {
             run.set_state(RunState { phase: Phase::Expired, ..state });
         }

@@ -4,13 +4,12 @@
 //! holds the inputs of its unfinished steps; such a value is valid if everything it was computed from is unchanged.
 
 use super::{CheckedStart, live::Live};
-use crate::{Error, runs::Run, shared::Shared};
+use crate::{Error, runs::Run};
 use onceflow_core::{
-    Digest, Group, Key,
-    limits::SCAN_ROWS_MAX,
+    Digest, Key,
     model::{
         Block, InstancePath, Program,
-        program::{NodeIndex, NodeOp, PortIndex, ROOT, Source},
+        program::{NodeIndex, PortIndex, ROOT, Source},
     },
     payload::Outcome,
     plan::{
@@ -18,15 +17,11 @@ use onceflow_core::{
         validity::output_address,
     },
     protocol::{
-        draft::InstalledProgram,
         ids::{END, FrameId, StepId},
-        keys::{self, Keys},
-        memo::memo_of,
-        rows::{self, Frame, Held, Memo, ReadyStep},
-        step,
+        rows::{self, Header},
     },
 };
-use onceflow_store::records::Scan;
+use onceflow_store::values::Values;
 use std::collections::BTreeMap;
 
 /// Known values of the root block: the outcome of each, and the row that keeps it, if one does.
@@ -39,6 +34,20 @@ const REUSED: &str = "reuse:";
 pub(super) struct PreviousPlan {
     pub(super) program: Program,
     pub(super) inputs: Vec<(String, Digest)>,
+}
+
+impl PreviousPlan {
+    /// The full program and inputs that a run was started with, including the parts that its plan did not need.
+    pub(super) async fn read(values: &Values, header: &Header) -> Result<Option<Self>, Error> {
+        let stored = header.full.as_ref().unwrap_or(&header.program);
+        let bytes = match values.read_all(&stored.id).await {
+            Ok(bytes) => bytes,
+            Err(onceflow_store::values::Error::Missing { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let program = rows::read(&bytes).ok_or_else(|| Error::damaged("the program of a run"))?;
+        Ok(Some(PreviousPlan { program, inputs: header.inputs.clone() }))
+    }
 }
 
 impl PreviousPlan {
@@ -154,87 +163,4 @@ pub(super) fn held(run: &Run, live: &Live) -> Result<BTreeMap<String, Outcome>, 
         }
     }
     Ok(found)
-}
-
-impl Shared {
-    /// The steps of a generation that stand in queues, claimed or not.
-    pub(crate) async fn ready_steps(&self, plan: &InstalledProgram) -> Result<Vec<(Key, StepId, ReadyStep)>, Error> {
-        let keys = &plan.keys;
-        let classes = plan.classes();
-        let queues = classes.iter().map(|class| keys::class_queue(class)).chain([keys::internal_queue()]);
-        let mut found = Vec::new();
-        for queue in queues.chain(self.unserved_queues().await?) {
-            for (name, row) in self.all_rows(queue.clone(), &keys.run.0).await? {
-                let step = StepId::from_queue_name(name.as_bytes()).map(|(_, step)| step);
-                let ready_step = step::ready_step(&row);
-                let (step, ready_step) = step.zip(ready_step).ok_or_else(|| Error::damaged("a row in a queue"))?;
-                if ready_step.generation == keys.generation {
-                    found.push((queue.key(name), step, ready_step));
-                }
-            }
-        }
-        Ok(found)
-    }
-
-    pub(super) async fn all_frames(&self, run: &Run) -> Result<Vec<(onceflow_core::Name, Frame)>, Error> {
-        let rows = self.all_rows(run.plan.keys.rows.clone(), b"f").await?;
-        let read = |(name, row): (_, onceflow_core::Row)| Some((name, rows::read::<Frame>(&row)?));
-        let frames: Option<Vec<_>> = rows.into_iter().map(read).collect();
-        frames.ok_or_else(|| Error::damaged(format!("a frame of run `{}`", run.key)))
-    }
-
-    pub(crate) async fn all_rows(
-        &self,
-        group: Group,
-        prefix: &[u8],
-    ) -> Result<Vec<(onceflow_core::Name, onceflow_core::Row)>, Error> {
-        let (mut found, mut after) = (Vec::new(), None);
-        loop {
-            let scan = Scan::of(group.clone(), SCAN_ROWS_MAX).prefix(prefix).after(after);
-            let page = self.records.scan(self.shard(), scan).await?;
-            after = page.rows.last().map(|(name, _)| name.clone());
-            found.extend(page.rows);
-            if !page.more {
-                return Ok(found);
-            }
-        }
-    }
-
-    /// The kept values of a run that are valid for this request: computed by the same code from the same inputs.
-    pub(super) async fn kept(&self, keys: &Keys, asked: &CheckedStart) -> Result<KnownValues, Error> {
-        self.kept_of(keys, &asked.program, &|port| asked.inputs.outcome(port).clone()).await
-    }
-
-    /// The kept values of a run that this program computes from these inputs.
-    pub(super) async fn kept_of(
-        &self,
-        keys: &Keys,
-        program: &Program,
-        given: &(dyn Fn(PortIndex) -> Outcome + Sync),
-    ) -> Result<KnownValues, Error> {
-        let mut known = KnownValues::new();
-        for (at, node) in (0..).zip(&program.blocks[ROOT as usize].nodes) {
-            let input = |source: &Source| match source {
-                Source::Input(port) => Some(given(*port)),
-                Source::Constant(at) => Some(Outcome::Value(program.constants[*at as usize].clone())),
-                Source::None => Some(Outcome::None),
-                Source::Node(node, port) => known.get(&(*node, *port)).map(|(outcome, _)| outcome.clone()),
-            };
-            let inputs: Option<Vec<_>> = node.inputs.iter().map(input).collect();
-            let Some(inputs) = inputs else { continue };
-            if node.op == NodeOp::Relay {
-                known.extend((0..node.outputs.len()).map(|port| ((at, port as u16), (inputs[0].clone(), None))));
-                continue;
-            }
-            let held: Vec<_> = inputs.into_iter().map(|outcome| Held { owned: false, outcome }).collect();
-            let key = keys.memo(&memo_of(program, node, &InstancePath::root().address(&node.path), &held));
-            let Some(row) = self.row(key.clone()).await? else { continue };
-            // A memo that cannot be read is dropped when its step is claimed.
-            let Some(memo) = rows::read::<Memo>(&row) else { continue };
-            for (port, outcome) in (0..).zip(memo.outputs) {
-                known.insert((at, port), (outcome, Some(key.clone())));
-            }
-        }
-        Ok(known)
-    }
 }

@@ -28,41 +28,32 @@ pub(super) struct Live {
     steps: BTreeSet<StepId>,
 }
 
-impl Shared {
+impl Live {
     /// Reads the part of a run that is under way.
-    pub(super) async fn live(&self, run: &Run) -> Result<Live, Error> {
+    pub(super) async fn read(shared: &Shared, run: &Run) -> Result<Self, Error> {
         let keys = &run.plan.keys;
         let damaged = || Error::damaged(format!("a row of run `{}`", run.key));
-        let mut frames = BTreeMap::new();
-        for (name, frame) in self.all_frames(run).await? {
-            frames.insert(FrameId::from_bytes(&name.as_bytes()[1..]).ok_or_else(damaged)?, frame);
-        }
+        let own = shared.rows_of(keys);
+        let frames: BTreeMap<_, _> = own.frames().await?.into_iter().collect();
         let mut steps: BTreeSet<StepId> = frames.values().filter_map(|frame| Some(frame.opened_by?.0)).collect();
         let step_of = |name: &Name| name.as_bytes().get(1..1 + StepId::BYTES).and_then(StepId::from_bytes);
-        let mut inboxes = Vec::new();
-        for (name, row) in self.all_rows(keys.rows.clone(), b"i").await? {
-            let step = step_of(&name).ok_or_else(damaged)?;
-            inboxes.push((step, rows::read(&row).ok_or_else(damaged)?));
-            steps.insert(step);
-        }
+        let inboxes = own.inboxes().await?;
+        steps.extend(inboxes.iter().map(|(step, _)| *step));
         let (mut ready_steps, mut queued, mut parked) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        for (name, row) in self.all_rows(keys.rows.clone(), b"p").await? {
+        for (name, row) in shared.kernel.all_rows(keys.rows.clone(), b"p").await? {
             let (step, row) = step_of(&name).zip(rows::read::<Parked>(&row)).ok_or_else(damaged)?;
             ready_steps.insert(step, row.ready_step);
             parked.insert(step, row.why);
         }
-        for (key, step, ready_step) in self.ready_steps(&run.plan).await? {
+        for (key, step, ready_step) in shared.queues().ready_steps(&run.plan).await? {
             ready_steps.insert(step, ready_step);
             queued.insert(step, key);
         }
-        let undos = self.all_rows(keys.rows.clone(), b"u").await?;
-        let undos = undos.iter().map(|(_, row)| rows::read(row).ok_or_else(damaged)).collect::<Result<_, _>>()?;
+        let undos = own.registrations().await?.into_iter().map(|registration| registration.undo).collect();
         steps.extend(ready_steps.keys());
         Ok(Live { frames, ready_steps, queued, parked, undos, inboxes, steps })
     }
-}
 
-impl Live {
     /// The step is uncommitted, and has deliveries or an open frame.
     pub(super) fn has(&self, step: StepId) -> bool {
         self.steps.contains(&step)

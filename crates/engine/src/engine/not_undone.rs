@@ -3,70 +3,67 @@
 
 use crate::{
     Error, Handle, Resolution,
-    perform::noted::{NOTED, Noted},
+    run_rows::{NOTED, Noted, RegisteredUndo},
     runs::Run,
     shared::Shared,
 };
 use futures_util::future::BoxFuture;
-use onceflow_core::{
-    Row,
-    protocol::{
-        draft::Draft,
-        rows::{self, Failed, Phase, RunState, Undo},
-        run,
-    },
+use onceflow_core::protocol::{
+    draft::Draft,
+    rows::{self, Failed, Phase, RunState},
+    run,
 };
 
-impl Shared {
-    /// The failures of a run that is being undone, and the compensations that failed.
-    pub(crate) async fn noted(&self, run: &Run) -> Result<Noted, Error> {
-        let row = self.row(run.plan.keys.rows.key(NOTED)).await?;
-        Ok(row.as_deref().and_then(rows::read::<Noted>).unwrap_or_default())
-    }
+/// The compensations of a run that failed.
+pub(crate) struct FailedUndos<'a> {
+    shared: &'a Shared,
+    run: &'a Run,
+}
 
-    /// The error for any other request to such a run.
-    pub(crate) async fn not_undone(&self, run: &Run) -> Result<Error, Error> {
-        Ok(Error::NotUndone { key: run.key.to_string(), steps: self.noted(run).await?.1 })
+impl<'a> FailedUndos<'a> {
+    pub(crate) fn of(shared: &'a Shared, run: &'a Run) -> Self {
+        FailedUndos { shared, run }
     }
 
     /// The registrations that are left, by rising numbers.
-    async fn registered(&self, run: &Run) -> Result<Vec<(u32, Row, Undo)>, Error> {
-        let rows = self.all_rows(run.plan.keys.rows.clone(), b"u").await?;
-        let read = |(name, row): (onceflow_core::Name, Row)| {
-            let number = name.as_bytes()[1..].try_into().ok().map(u32::from_be_bytes);
-            let (number, undo) = number.zip(rows::read(&row)).ok_or_else(|| Error::damaged("a registration"))?;
-            Ok((number, row, undo))
-        };
-        rows.into_iter().map(read).collect()
+    async fn left(&self) -> Result<Vec<RegisteredUndo>, Error> {
+        self.shared.rows_of(&self.run.plan.keys).registrations().await
+    }
+
+    /// The error for any other request to such a run.
+    pub(crate) async fn error(&self) -> Result<Error, Error> {
+        Ok(Error::NotUndone {
+            key: self.run.key.to_string(),
+            steps: self.shared.rows_of(&self.run.plan.keys).noted().await?.1,
+        })
     }
 
     /// Retries the failed compensations, the last first; returns their number.
-    pub(crate) async fn undo_again(&self, run: &Run) -> Result<usize, Error> {
-        let registered = self.registered(run).await?;
-        let last = registered.last().map(|(number, ..)| *number);
-        let draft = run::go_on_undoing(&run.plan, run.state(), last);
-        self.decide_undo(run, draft, |_, not_undone| not_undone.clear()).await?;
+    pub(crate) async fn retry(&self) -> Result<usize, Error> {
+        let registered = self.left().await?;
+        let last = registered.last().map(|last| last.number);
+        let draft = run::go_on_undoing(&self.run.plan, self.run.state(), last);
+        self.decide(draft, |_, not_undone| not_undone.clear()).await?;
         Ok(registered.len())
     }
 
     /// Commits a decision about failed compensations, with the changed notes of failures.
-    async fn decide_undo(
+    async fn decide(
         &self,
-        run: &Run,
         mut draft: Draft<'_>,
         change: impl FnOnce(&mut Vec<Failed>, &mut Vec<Failed>),
     ) -> Result<(), Error> {
-        let key = run.plan.keys.rows.key(NOTED);
-        let seen = self.row(key.clone()).await?;
+        let key = self.run.plan.keys.rows.key(NOTED);
+        let seen = self.shared.row(key.clone()).await?;
         let (mut failures, mut not_undone) = seen.as_deref().and_then(rows::read::<Noted>).unwrap_or_default();
         change(&mut failures, &mut not_undone);
         draft.batch.require_seen(key.clone(), seen).put(key, rows::write(&(failures, not_undone)));
-        let applied = self.commit_outside(draft, &[]).await?.is_applied();
-        self.runs.read_run(run.plan.keys.run).await?;
-        self.signals.progress(run.plan.keys.run).notify_waiters();
-        self.records.durable(self.records.position()).await?;
+        let applied = self.shared.commit_outside(draft, &[]).await?.is_applied();
+        self.shared.runs.read_run(self.run.plan.keys.run).await?;
+        self.shared.signals.progress(self.run.plan.keys.run).notify_waiters();
+        self.shared.records.durable(self.shared.records.position()).await?;
         let why = || String::from("went on meanwhile; look again at what could not be undone");
-        if applied { Ok(()) } else { Err(Error::Refused { key: run.key.to_string(), why: why() }) }
+        if applied { Ok(()) } else { Err(Error::Refused { key: self.run.key.to_string(), why: why() }) }
     }
 }
 
@@ -85,35 +82,37 @@ impl Handle {
                 let why = String::from("has nothing that could not be undone");
                 return Err(Error::Refused { key: self.key.clone(), why });
             };
-            let left = self.shared.registered(&run).await?.len();
+            let failed = FailedUndos::of(&self.shared, &run);
+            let left = failed.left().await?.len();
             let draft = run::go_on_undoing(&run.plan, run.state(), None);
-            self.shared.decide_undo(&run, draft, |_, _| {}).await?;
+            failed.decide(draft, |_, _| {}).await?;
             Ok(left)
         })
     }
 
     /// Reports the outcome of a compensation that failed.
     pub(crate) async fn resolve_undo(&self, run: &Run, address: &str, resolution: Resolution) -> Result<(), Error> {
-        let registered = self.shared.registered(run).await?;
-        let Some((number, row, undo)) = registered.iter().find(|(.., undo)| *undo.address == *address) else {
+        let failed_undos = FailedUndos::of(&self.shared, run);
+        let registered = failed_undos.left().await?;
+        let Some(left) = registered.iter().find(|left| *left.undo.address == *address) else {
             let why = format!("has no step {address} that could not be undone");
             return Err(Error::Refused { key: self.key.clone(), why });
         };
         let state: RunState = run.state();
         let is_last = registered.len() == 1;
-        let forget = || run::drop_registration(&run.plan, state, (*number, row, undo), is_last);
+        let forget = || run::drop_registration(&run.plan, state, (left.number, &left.row, &left.undo), is_last);
         let is_it = |failed: &Failed| *failed.address == *address;
         match resolution {
-            Resolution::Redo => self.shared.undo_again(run).await.map(drop),
+            Resolution::Redo => failed_undos.retry().await.map(drop),
             Resolution::Done(_) => {
                 let undone = |_: &mut Vec<Failed>, left: &mut Vec<Failed>| left.retain(|failed| !is_it(failed));
-                self.shared.decide_undo(run, forget(), undone).await
+                failed_undos.decide(forget(), undone).await
             }
             Resolution::Fail(why) => {
                 let given_up = |_: &mut Vec<Failed>, left: &mut Vec<Failed>| {
                     left.iter_mut().filter(|failed| is_it(failed)).for_each(|failed| failed.causes.push(why.clone()));
                 };
-                self.shared.decide_undo(run, forget(), given_up).await
+                failed_undos.decide(forget(), given_up).await
             }
         }
     }

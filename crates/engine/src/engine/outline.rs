@@ -1,5 +1,6 @@
 //! The steps of a run's flow as a tree.
 
+use super::known::PreviousPlan;
 use crate::{Error, Handle};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
@@ -44,7 +45,7 @@ impl Handle {
                     },
                     None => return Err(self.shared.no_run(&self.key).await),
                 };
-            Ok(self.shared.before(&header).await?.map(|before| before.program))
+            Ok(PreviousPlan::read(&self.shared.values, &header).await?.map(|before| before.program))
         })
     }
 

@@ -4,17 +4,23 @@
 
 use super::{
     CheckedStart, EachProgress, Engine, Fork, Start, StartedStep, UndecidedStep,
+    damage::is_done,
     elements::each_progress,
+    explain::explain_inside,
     facts::Facts,
-    fork::PlannedFork,
+    fork::{Forking, PlannedFork},
     inputs::Inputs,
-    known::KnownValues,
+    known::{KnownValues, PreviousPlan},
     live::Live,
+    not_undone::FailedUndos,
+    planning::Planning,
     replan::{PlannedFrom, PlannedRun},
+    reruns::no_reruns,
     settings::settings_for,
+    started::StartedSteps,
     summary::Summary,
 };
-use crate::{Error, Handle, RunStatus, data, runs::Run};
+use crate::{Error, Handle, RunStatus, data, runs::Run, shared::Shared};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     Row,
@@ -106,22 +112,23 @@ impl Engine {
             match intent {
                 Intent::Start(start) => {
                     let asked = self.ask(*start).await?;
-                    let (mut preview, plan) = self.preview_asked(&asked).await?;
+                    let (mut preview, plan) = Previewing::new(self, &asked).preview().await?;
                     preview.action = Some(PreviewedAction::Start(Box::new(asked), plan));
                     Ok(preview)
                 }
                 Intent::Move(start) => {
                     let run = self.unfinished(&start.key).await?;
                     let asked = self.ask_with_its_own(*start, &run).await?;
-                    Ok(self.preview_asked(&asked).await?.0)
+                    Ok(Previewing::new(self, &asked).preview().await?.0)
                 }
                 Intent::Retry(key) => {
                     let run = self.unfinished(&key).await?;
                     let asked = self.ask_the_same(&run).await?;
-                    Ok(self.preview_asked(&asked).await?.0)
+                    Ok(Previewing::new(self, &asked).preview().await?.0)
                 }
                 Intent::Fork(from, fork) => {
-                    let planned = self.plan_fork(&from, fork.clone()).await?;
+                    let planned =
+                        Forking { engine: self, shared: &self.shared, from: &from, fork: &fork }.plan().await?;
                     let explanation = planned.planned.explanation.clone();
                     let action = PreviewedAction::Fork(from, fork, Box::new(planned));
                     Ok(Preview { explanation, action: Some(action), ..Preview::empty() })
@@ -145,143 +152,12 @@ impl Engine {
             }
             match preview.action.expect("a start or a fork was previewed") {
                 PreviewedAction::Start(asked, plan) => self.start_asked(*asked, plan).await,
-                PreviewedAction::Fork(from, fork, planned) => self.begin_fork(&from, fork, Some(*planned)).await,
+                PreviewedAction::Fork(from, fork, planned) => {
+                    let forking = Forking { engine: self, shared: &self.shared, from: &from, fork: &fork };
+                    forking.begin(Some(*planned)).await
+                }
             }
         })
-    }
-
-    /// Previews a start whose flow and inputs were checked.
-    async fn preview_asked(&self, asked: &CheckedStart) -> Result<(Preview, Option<PreviewedPlan>), Error> {
-        /// Reads of a run that ends and begins again and again.
-        const LOOKS_MAX: usize = 1000;
-        for _ in 0..LOOKS_MAX {
-            let head = self.shared.row(keys::heads().key(&asked.start.key)).await?;
-            let previewed = match head.as_deref() {
-                None => Some(self.preview_new(asked).await?),
-                Some(row) => match rows::read(row) {
-                    None => return Err(Error::damaged(format!("the row of run `{}`", asked.start.key))),
-                    Some(Head::Finished(finished)) => Some(self.preview_finished(asked, head, *finished).await?),
-                    Some(Head::Active(id)) => match self.shared.runs.read_run(id).await? {
-                        Some(run) => self.preview_unfinished(asked, head, &run).await?,
-                        None => None,
-                    },
-                },
-            };
-            // The run ended between two reads, and is read again.
-            if let Some(previewed) = previewed {
-                // A preview leaves the process, so what it rests on must be durable.
-                self.shared.records.durable(self.shared.records.position()).await?;
-                return Ok(previewed);
-            }
-        }
-        Err(Error::damaged(format!("the rows of run `{}`", asked.start.key)))
-    }
-
-    async fn preview_new(&self, asked: &CheckedStart) -> Result<(Preview, Option<PreviewedPlan>), Error> {
-        let known = KnownValues::new();
-        let planned = self.shared.plan_over_intact(asked, &known, None, self.fuses(asked)).await?;
-        let preview = Preview { explanation: planned.explanation.clone(), ..Preview::empty() };
-        Ok((preview, Some(PreviewedPlan { head: None, facts: None, planned })))
-    }
-
-    async fn preview_finished(
-        &self,
-        asked: &CheckedStart,
-        head: Option<Row>,
-        finished: rows::Finished,
-    ) -> Result<(Preview, Option<PreviewedPlan>), Error> {
-        let is_same = Some(asked.is(&finished.header));
-        let run = Some(super::summary::of_finished(finished.clone()));
-        if finished.status != Status::Done {
-            // The effects of an undone run are gone: this is another run.
-            let (preview, plan) = self.preview_new(asked).await?;
-            return Ok((Preview { run, is_same, ..preview }, plan.map(|plan| PreviewedPlan { head, ..plan })));
-        }
-        if self.shared.is_done(asked, &finished).await? {
-            let explanation = all_done(&asked.program);
-            return Ok((Preview { run, is_same, explanation, ..Preview::empty() }, None));
-        }
-        let PlannedFrom { planned, known } = self.plan_again(asked, &finished).await?;
-        let kept = finished.header.keep_ms.map(|_| Keys::new(finished.run, Generation(0)));
-        let explanation = self.explain_inside(asked, &known, &planned, kept.as_ref()).await?;
-        let refused = self.no_reruns(asked, &planned).err();
-        let plan = PreviewedPlan { head, facts: None, planned };
-        Ok((Preview { run, is_same, explanation, refused, ..Preview::empty() }, Some(plan)))
-    }
-
-    /// `None` if the run has ended meanwhile.
-    async fn preview_unfinished(
-        &self,
-        asked: &CheckedStart,
-        head: Option<Row>,
-        run: &Arc<Run>,
-    ) -> Result<Option<(Preview, Option<PreviewedPlan>)>, Error> {
-        let shared = &self.shared;
-        let Some((summary, live)) = self.read_unfinished(&asked.start.key, run).await? else { return Ok(None) };
-        let is_same = asked.is(&run.header);
-        let undos = live.undos.iter().rev().map(|undo| undo.address.to_string()).collect();
-        if RunStatus::from(run.state().phase).is_being_undone() {
-            // None of its steps runs any more, and its rows are being removed.
-            let refused = (!is_same).then(|| Error::Busy { key: asked.start.key.clone() });
-            let preview = Preview { run: Some(summary), is_same: Some(is_same), undos, refused, ..Preview::empty() };
-            return Ok(Some((preview, None)));
-        }
-        let before = shared.before(&run.header).await?;
-        let mut preview = Preview {
-            run: Some(summary),
-            is_same: Some(is_same),
-            undos,
-            undecided: super::again::undecided_of(run, &live),
-            started: shared.started_of(run, &live).await?,
-            eaches: each_progress(run, &live),
-            ..Preview::empty()
-        };
-        if is_same {
-            let (settings, changed) = settings_for(run, &asked.program, asked.start.finish_independent);
-            let is_changed = settings.steps != run.plan.settings().steps;
-            preview.taken_up = if is_changed { changed.addresses } else { vec![] };
-            preview.finish_independent =
-                Some(asked.start.finish_independent).filter(|independent| *independent != run.finish_independent());
-            preview.ignored = changed.ignored;
-        }
-        let Some(before) = before else {
-            let refused = Error::damaged(format!("the program of run `{}`", run.key));
-            let explanation = self.preview_new(asked).await?.0.explanation;
-            return Ok(Some((Preview { explanation, refused: (!is_same).then_some(refused), ..preview }, None)));
-        };
-        let facts = shared.facts(asked, run, &live, &before).await?;
-        let planned = self.plan_unfinished(asked, &facts, Some(&before)).await?;
-        let kept = run.header.keep_ms.map(|_| &run.plan.keys);
-        preview.explanation = self.explain_inside(asked, &facts.known, &planned, kept).await?;
-        preview.refused = match run.state().phase {
-            Phase::NotUndone { .. } => Some(shared.not_undone(run).await?),
-            _ if is_same => None,
-            _ => facts.refusal(asked).or_else(|| self.no_reruns(asked, &planned).err()),
-        };
-        Ok(Some((preview, Some(PreviewedPlan { head, facts: Some(facts), planned }))))
-    }
-
-    /// Reads the rows of an unfinished run at one moment, as far as other commits leave one; `None` if it has ended.
-    async fn read_unfinished(&self, key: &str, run: &Run) -> Result<Option<(Summary, Live)>, Error> {
-        /// Reads before the rows of a busy store are taken as they are.
-        const LOOKS_MAX: usize = 4;
-        let (shared, mut looks) = (&self.shared, 0);
-        loop {
-            let from = shared.records.position();
-            let handle = self.handle(key, run.plan.keys.run);
-            let summary = match handle.summary().await {
-                Err(Error::NoRun(_)) => return Ok(None),
-                summary => summary?,
-            };
-            if summary.id != run.plan.keys.run || summary.status.has_ended() {
-                return Ok(None);
-            }
-            let live = shared.live(run).await?;
-            looks += 1;
-            if shared.records.position() == from || looks == LOOKS_MAX {
-                return Ok(Some((summary, live)));
-            }
-        }
     }
 
     /// The unfinished run of a key.
@@ -297,7 +173,7 @@ impl Engine {
 
     /// The request of a run, with the inputs that it holds.
     async fn ask_the_same(&self, run: &Run) -> Result<CheckedStart, Error> {
-        let before = self.shared.before(&run.header).await?;
+        let before = PreviousPlan::read(&self.shared.values, &run.header).await?;
         let before = before.ok_or_else(|| Error::damaged(format!("the program of run `{}`", run.key)))?;
         let (header, program) = (&run.header, before.program);
         let start = Start {
@@ -341,6 +217,155 @@ impl Engine {
         match lacking.is_empty() {
             true => Ok(Inputs::seen(found)),
             false => Err(Error::Inputs(format!("the flow takes {}, which the run does not have", lacking.join(", ")))),
+        }
+    }
+}
+
+/// A checked start that is previewed.
+struct Previewing<'a> {
+    engine: &'a Engine,
+    shared: &'a Shared,
+    asked: &'a CheckedStart,
+}
+
+impl<'a> Previewing<'a> {
+    fn new(engine: &'a Engine, asked: &'a CheckedStart) -> Self {
+        Previewing { engine, shared: &engine.shared, asked }
+    }
+
+    fn planning(&self) -> Planning<'a> {
+        Planning { shared: self.shared, asked: self.asked }
+    }
+
+    /// Previews a start whose flow and inputs were checked.
+    async fn preview(&self) -> Result<(Preview, Option<PreviewedPlan>), Error> {
+        /// Reads of a run that ends and begins again and again.
+        const LOOKS_MAX: usize = 1000;
+        for _ in 0..LOOKS_MAX {
+            let head = self.shared.row(keys::heads().key(&self.asked.start.key)).await?;
+            let previewed = match head.as_deref() {
+                None => Some(self.preview_new().await?),
+                Some(row) => match rows::read(row) {
+                    None => return Err(Error::damaged(format!("the row of run `{}`", self.asked.start.key))),
+                    Some(Head::Finished(finished)) => Some(self.preview_finished(head, *finished).await?),
+                    Some(Head::Active(id)) => match self.shared.runs.read_run(id).await? {
+                        Some(run) => self.preview_unfinished(head, &run).await?,
+                        None => None,
+                    },
+                },
+            };
+            // The run ended between two reads, and is read again.
+            if let Some(previewed) = previewed {
+                // A preview leaves the process, so what it rests on must be durable.
+                self.shared.records.durable(self.shared.records.position()).await?;
+                return Ok(previewed);
+            }
+        }
+        Err(Error::damaged(format!("the rows of run `{}`", self.asked.start.key)))
+    }
+
+    async fn preview_new(&self) -> Result<(Preview, Option<PreviewedPlan>), Error> {
+        let known = KnownValues::new();
+        let planned = self.planning().plan_over(&known, None).await?;
+        let preview = Preview { explanation: planned.explanation.clone(), ..Preview::empty() };
+        Ok((preview, Some(PreviewedPlan { head: None, facts: None, planned })))
+    }
+
+    async fn preview_finished(
+        &self,
+        head: Option<Row>,
+        finished: rows::Finished,
+    ) -> Result<(Preview, Option<PreviewedPlan>), Error> {
+        let is_same = Some(self.asked.is(&finished.header));
+        let run = Some(super::summary::of_finished(finished.clone()));
+        if finished.status != Status::Done {
+            // The effects of an undone run are gone: this is another run.
+            let (preview, plan) = self.preview_new().await?;
+            return Ok((Preview { run, is_same, ..preview }, plan.map(|plan| PreviewedPlan { head, ..plan })));
+        }
+        if is_done(&self.shared.values, self.asked, &finished).await? {
+            let explanation = all_done(&self.asked.program);
+            return Ok((Preview { run, is_same, explanation, ..Preview::empty() }, None));
+        }
+        let PlannedFrom { planned, known } = self.planning().plan_again(&finished).await?;
+        let kept = finished.header.keep_ms.map(|_| Keys::new(finished.run, Generation(0)));
+        let explanation = explain_inside(self.shared, self.asked, &known, &planned, kept.as_ref()).await?;
+        let refused = no_reruns(self.asked, &planned).err();
+        let plan = PreviewedPlan { head, facts: None, planned };
+        Ok((Preview { run, is_same, explanation, refused, ..Preview::empty() }, Some(plan)))
+    }
+
+    /// `None` if the run has ended meanwhile.
+    async fn preview_unfinished(
+        &self,
+        head: Option<Row>,
+        run: &Arc<Run>,
+    ) -> Result<Option<(Preview, Option<PreviewedPlan>)>, Error> {
+        let shared = self.shared;
+        let Some((summary, live)) = self.read_unfinished(&self.asked.start.key, run).await? else { return Ok(None) };
+        let is_same = self.asked.is(&run.header);
+        let undos = live.undos.iter().rev().map(|undo| undo.address.to_string()).collect();
+        if RunStatus::from(run.state().phase).is_being_undone() {
+            // None of its steps runs any more, and its rows are being removed.
+            let refused = (!is_same).then(|| Error::Busy { key: self.asked.start.key.clone() });
+            let preview = Preview { run: Some(summary), is_same: Some(is_same), undos, refused, ..Preview::empty() };
+            return Ok(Some((preview, None)));
+        }
+        let before = PreviousPlan::read(&shared.values, &run.header).await?;
+        let mut preview = Preview {
+            run: Some(summary),
+            is_same: Some(is_same),
+            undos,
+            undecided: super::again::undecided_of(run, &live),
+            started: StartedSteps::of(shared, run).in_rows(&live).await?,
+            eaches: each_progress(run, &live),
+            ..Preview::empty()
+        };
+        if is_same {
+            let (settings, changed) = settings_for(run, &self.asked.program, self.asked.start.finish_independent);
+            let is_changed = settings.steps != run.plan.settings().steps;
+            preview.taken_up = if is_changed { changed.addresses } else { vec![] };
+            preview.finish_independent = Some(self.asked.start.finish_independent)
+                .filter(|independent| *independent != run.finish_independent());
+            preview.ignored = changed.ignored;
+        }
+        let Some(before) = before else {
+            let refused = Error::damaged(format!("the program of run `{}`", run.key));
+            let explanation = self.preview_new().await?.0.explanation;
+            return Ok(Some((Preview { explanation, refused: (!is_same).then_some(refused), ..preview }, None)));
+        };
+        let facts = Facts::read(shared, self.asked, run, &live, &before).await?;
+        let planned = self.planning().plan_unfinished(&facts, Some(&before)).await?;
+        let kept = run.header.keep_ms.map(|_| &run.plan.keys);
+        preview.explanation = explain_inside(self.shared, self.asked, &facts.known, &planned, kept).await?;
+        preview.refused = match run.state().phase {
+            Phase::NotUndone { .. } => Some(FailedUndos::of(shared, run).error().await?),
+            _ if is_same => None,
+            _ => facts.refusal(self.asked).or_else(|| no_reruns(self.asked, &planned).err()),
+        };
+        Ok(Some((preview, Some(PreviewedPlan { head, facts: Some(facts), planned }))))
+    }
+
+    /// Reads the rows of an unfinished run at one moment, as far as other commits leave one; `None` if it has ended.
+    async fn read_unfinished(&self, key: &str, run: &Run) -> Result<Option<(Summary, Live)>, Error> {
+        /// Reads before the rows of a busy store are taken as they are.
+        const LOOKS_MAX: usize = 4;
+        let (shared, mut looks) = (self.shared, 0);
+        loop {
+            let from = shared.records.position();
+            let handle = self.engine.handle(key, run.plan.keys.run);
+            let summary = match handle.summary().await {
+                Err(Error::NoRun(_)) => return Ok(None),
+                summary => summary?,
+            };
+            if summary.id != run.plan.keys.run || summary.status.has_ended() {
+                return Ok(None);
+            }
+            let live = Live::read(shared, run).await?;
+            looks += 1;
+            if shared.records.position() == from || looks == LOOKS_MAX {
+                return Ok(Some((summary, live)));
+            }
         }
     }
 }

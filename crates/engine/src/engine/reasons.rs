@@ -2,8 +2,7 @@
 //! plans of a run, written with the plan and deleted with the run's history. The first plan of a run that reuses
 //! nothing has none: all of its steps run for the first time.
 
-use super::Engine;
-use crate::{Error, Handle};
+use crate::{Error, Handle, shared::Shared};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     Batch, Timestamp,
@@ -58,26 +57,24 @@ fn weight(reason: &Reason) -> usize {
     }
 }
 
-impl Engine {
-    /// Adds the reasons of a plan to the batch that installs it.
-    pub(super) async fn write_reasons(
-        &self,
-        batch: &mut Batch,
-        (run, generation): (RunId, Generation),
-        (explanation, is_partial): (&Explanation, bool),
-    ) -> Result<(), Error> {
-        if generation == Generation(0) && !is_partial {
-            return Ok(());
-        }
-        let now = self.shared.records.now().await?;
-        let group = keys::reasons(run);
-        let reasons = Reasons::of(generation, now, explanation);
-        batch.put(group.key(generation.0.to_be_bytes()), rows::write(&reasons));
-        if let Some(old) = generation.0.checked_sub(PLANS_MAX) {
-            batch.delete(group.key(old.to_be_bytes()));
-        }
-        Ok(())
+/// Adds the reasons of a plan to the batch that installs it.
+pub(super) async fn write_reasons(
+    shared: &Shared,
+    batch: &mut Batch,
+    (run, generation): (RunId, Generation),
+    (explanation, is_partial): (&Explanation, bool),
+) -> Result<(), Error> {
+    if generation == Generation(0) && !is_partial {
+        return Ok(());
     }
+    let now = shared.records.now().await?;
+    let group = keys::reasons(run);
+    let reasons = Reasons::of(generation, now, explanation);
+    batch.put(group.key(generation.0.to_be_bytes()), rows::write(&reasons));
+    if let Some(old) = generation.0.checked_sub(PLANS_MAX) {
+        batch.delete(group.key(old.to_be_bytes()));
+    }
+    Ok(())
 }
 
 impl Handle {
@@ -88,7 +85,7 @@ impl Handle {
     /// If the store does not answer.
     pub fn reasons(&self) -> BoxFuture<'_, Result<Vec<Reasons>, Error>> {
         Box::pin(async move {
-            let rows = self.shared.all_rows(keys::reasons(self.id()), b"").await?;
+            let rows = self.shared.kernel.all_rows(keys::reasons(self.id()), b"").await?;
             // Rows of reports under an id ([`Handle::resolve_once`]) stand in the same group.
             let rows = rows.iter().filter(|(name, _)| name.as_bytes().len() == size_of::<u32>());
             rows.map(|(_, row)| rows::read(row).ok_or_else(|| Error::damaged("why steps ran"))).collect()

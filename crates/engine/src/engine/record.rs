@@ -1,7 +1,11 @@
 //! The record of a run, step by step: the code, the source of each input, and the outputs as far as they are known.
 //! Answers where a value comes from, and how two runs differ.
 
-use super::{Engine, known::KnownValues};
+use super::{
+    Engine,
+    kept::KeptValues,
+    known::{KnownValues, PreviousPlan},
+};
 use crate::{Error, Handle, RunStatus};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
@@ -128,7 +132,7 @@ impl Handle {
                 steps: vec![],
                 outputs: vec![],
             };
-            let Some(before) = self.shared.before(&header).await? else {
+            let Some(before) = PreviousPlan::read(&self.shared.values, &header).await? else {
                 let unknown = |(name, outcome)| (Port { name, ty: Type::Json }, Origin::None, Some(outcome));
                 record.outputs = outputs.into_iter().map(unknown).collect();
                 return Ok(record);
@@ -142,7 +146,10 @@ impl Handle {
                 of_digest(digest)
             };
             let known = match header.keep_ms {
-                Some(_) => self.shared.kept_of(&Keys::new(self.id(), generation), program, &input).await?,
+                Some(_) => {
+                    let keys = Keys::new(self.id(), generation);
+                    KeptValues::new(&self.shared.kernel, &keys).of_program(program, &input).await?
+                }
                 None => KnownValues::new(),
             };
             let scope = Scope { program, block: root, around: None };

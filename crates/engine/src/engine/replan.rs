@@ -10,13 +10,18 @@
 //! A crash in between leaves the run frozen, and the next start plans again.
 
 use super::{
-    CheckedStart, Engine,
+    CheckedStart,
+    again::thaw,
     facts::Facts,
     known::{KnownValues, PreviousPlan},
+    live::Live,
+    not_undone::FailedUndos,
     preview::PreviewedPlan,
-    reruns::Marks,
+    reasons::write_reasons,
+    reruns::{Marks, no_reruns},
+    starting::Starting,
 };
-use crate::{Error, Handle, events::EventKind, runs::Run, shared::Shared};
+use crate::{Error, Handle, events::EventKind, runs::Run};
 use onceflow_core::{
     Key,
     model::{
@@ -29,7 +34,7 @@ use onceflow_core::{
         draft::{Draft, stored},
         ids::{Generation, StepId, TEARDOWN},
         keys::{self, Keys},
-        rows::{self, Finished, Header, Held, Phase, Received, RunState},
+        rows::{self, Header, Held, Phase, Received, RunState},
         run,
     },
 };
@@ -132,34 +137,19 @@ fn fused(program: Arc<Program>, fuses: bool) -> Arc<Program> {
     }
 }
 
-impl Shared {
-    /// The full program and inputs that a run was started with, including the parts that its plan did not need.
-    pub(super) async fn before(&self, header: &Header) -> Result<Option<PreviousPlan>, Error> {
-        let stored = header.full.as_ref().unwrap_or(&header.program);
-        let bytes = match self.values.read_all(&stored.id).await {
-            Ok(bytes) => bytes,
-            Err(onceflow_store::values::Error::Missing { .. }) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        let program = rows::read(&bytes).ok_or_else(|| Error::damaged("the program of a run"))?;
-        Ok(Some(PreviousPlan { program, inputs: header.inputs.clone() }))
-    }
-}
-
-impl Engine {
+impl Starting<'_> {
     /// Gives an unfinished run a new plan. `None` if the run changed in between.
     pub(super) async fn replan(
         &self,
-        asked: &CheckedStart,
         run: &Arc<Run>,
         previewed: Option<PreviewedPlan>,
     ) -> Result<Option<Handle>, Error> {
-        let shared = &self.shared;
+        let shared = self.shared;
         let seen = run.state();
         match seen.phase {
             Phase::Running | Phase::Failing | Phase::Failed { .. } | Phase::Waiting | Phase::Frozen => {}
-            Phase::NotUndone { .. } => return Err(shared.not_undone(run).await?),
-            _ => return Err(Error::Busy { key: asked.start.key.clone() }),
+            Phase::NotUndone { .. } => return Err(FailedUndos::of(shared, run).error().await?),
+            _ => return Err(Error::Busy { key: self.asked.start.key.clone() }),
         }
         let frozen = RunState { phase: Phase::Frozen, ..seen };
         if seen != frozen {
@@ -169,10 +159,10 @@ impl Engine {
             }
             run.set_state(frozen);
         }
-        let planned = self.plan_frozen(asked, run, frozen, previewed).await;
+        let planned = self.plan_frozen(run, frozen, previewed).await;
         if planned.is_err() {
             let before = if seen.phase == Phase::Frozen { Phase::Running } else { seen.phase };
-            shared.thaw(run, frozen, before).await?;
+            thaw(shared, run, frozen, before).await?;
         }
         planned
     }
@@ -181,92 +171,60 @@ impl Engine {
     /// rests on still stand.
     async fn plan_frozen(
         &self,
-        asked: &CheckedStart,
         run: &Arc<Run>,
         frozen: RunState,
         previewed: Option<PreviewedPlan>,
     ) -> Result<Option<Handle>, Error> {
-        let shared = &self.shared;
-        let before = shared.before(&run.header).await?;
+        let shared = self.shared;
+        let before = PreviousPlan::read(&shared.values, &run.header).await?;
         let before = before.ok_or_else(|| Error::damaged(format!("the program of run `{}`", run.key)))?;
-        let facts = shared.facts(asked, run, &shared.live(run).await?, &before).await?;
-        if let Some(refused) = facts.refusal(asked) {
+        let facts = Facts::read(shared, self.asked, run, &Live::read(shared, run).await?, &before).await?;
+        if let Some(refused) = facts.refusal(self.asked) {
             return Err(refused);
         }
         let planned = match previewed {
             Some(previewed) if previewed.facts.as_ref() == Some(&facts) => previewed.planned,
-            _ => self.plan_unfinished(asked, &facts, Some(&before)).await?,
+            _ => self.planning().plan_unfinished(&facts, Some(&before)).await?,
         };
-        self.no_reruns(asked, &planned)?;
-        self.install(asked, run, frozen, planned).await
+        no_reruns(self.asked, &planned)?;
+        self.install(run, frozen, planned).await
     }
 
-    /// Plans an unfinished run anew, over these facts.
-    pub(super) async fn plan_unfinished(
-        &self,
-        asked: &CheckedStart,
-        facts: &Facts,
-        before: Option<&PreviousPlan>,
-    ) -> Result<PlannedRun, Error> {
-        let mut planned = self.shared.plan_over_intact(asked, &facts.known, before, self.fuses(asked)).await?;
-        planned.done_before.clone_from(&facts.done_before);
-        Ok(planned)
-    }
-
-    /// Plans another generation of a finished run.
-    pub(super) async fn plan_again(&self, asked: &CheckedStart, finished: &Finished) -> Result<PlannedFrom, Error> {
-        let (known, before) = self.kept_by(asked, finished).await?;
-        let mut planned = self.shared.plan_over_intact(asked, &known, before.as_ref(), self.fuses(asked)).await?;
-        planned.done_before = self.done_by(finished).await?;
-        Ok(PlannedFrom { planned, known })
-    }
-
-    async fn install(
-        &self,
-        asked: &CheckedStart,
-        old: &Arc<Run>,
-        frozen: RunState,
-        planned: PlannedRun,
-    ) -> Result<Option<Handle>, Error> {
-        let shared = &self.shared;
+    async fn install(&self, old: &Arc<Run>, frozen: RunState, planned: PlannedRun) -> Result<Option<Handle>, Error> {
+        let shared = self.shared;
         let generation = Generation(frozen.generation.0 + 1);
         let plan = shared.runs.plan(Keys::new(old.plan.keys.run, generation), planned.program.clone());
-        let inputs = self.stored(asked).await?;
+        let inputs = self.stored().await?;
         let mut changes = inputs.changes.clone();
-        let mut header = self.header(asked, &planned, &mut changes).await?;
+        let mut header = self.header(&planned, &mut changes).await?;
         header.started = old.header.started;
-        let frame = super::starting::root_frame(asked, &inputs, planned.reused);
+        let frame = super::starting::root_frame(self.asked, &inputs, planned.reused);
         let mut draft = Draft::new(&plan, frozen);
-        self.write_reasons(&mut draft.batch, (plan.keys.run, generation), (&planned.explanation, true)).await?;
+        write_reasons(self.shared, &mut draft.batch, (plan.keys.run, generation), (&planned.explanation, true)).await?;
         for key in planned.while_there {
             draft.batch.require_present(key);
         }
         run::install(&plan, &mut draft, &header, &frame);
         draft.batch.ops.push(removal(&old.plan, &old.header));
         let _order = shared.events.order_if_wanted().await;
-        let Some(position) = self.commit_beginning(asked, draft, &changes).await? else { return Ok(None) };
+        let Some(position) = self.commit_beginning(draft, &changes).await? else { return Ok(None) };
         let run = shared.runs.remember(plan, header, RunState::begins(generation));
         shared.signals.look.notify_one();
         let what = EventKind::DidStart { generation: generation.0 };
         shared.events.tell(position, &run, what);
-        Ok(Some(self.handle(&asked.start.key, run.plan.keys.run)))
-    }
-
-    pub(super) fn fuses(&self, asked: &CheckedStart) -> bool {
-        self.shared.options.fuse && asked.start.keep_ms.is_none()
+        Ok(Some(self.handle(run.plan.keys.run)))
     }
 
     /// Stores the full program beside a plan that is only a part of it.
     pub(super) async fn full(
         &self,
-        asked: &CheckedStart,
         planned: &PlannedRun,
         changes: &mut Vec<onceflow_store::values::ValueChange>,
     ) -> Result<Option<Stored>, Error> {
         if !planned.is_partial {
             return Ok(None);
         }
-        let bytes = rows::bytes(&*asked.program);
+        let bytes = rows::bytes(&*self.asked.program);
         let (change, stored) = self.shared.values.put_bytes(bytes).await?;
         changes.push(change);
         Ok(Some(stored))

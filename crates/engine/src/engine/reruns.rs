@@ -1,7 +1,7 @@
 //! Steps that must not be repeated without consent: at-most-once steps, and those whose writes go into their commit. A
 //! new plan that would run such a step again after it was done is refused, unless the caller accepts it.
 
-use super::{CheckedStart, Engine, replan::PlannedRun};
+use super::{CheckedStart, replan::PlannedRun};
 use crate::Error;
 use onceflow_core::{
     model::{
@@ -11,6 +11,7 @@ use onceflow_core::{
     plan::Fate,
     protocol::rows::{self, Finished, Header, Status},
 };
+use onceflow_store::values::Values;
 use std::collections::BTreeSet;
 
 /// Addresses of steps, with `*` for the numbers of elements and iterations.
@@ -93,37 +94,35 @@ pub(super) fn inside(node: &Node, place: &InstancePath) -> InstancePath {
     if let NodeOp::Call { .. } = node.op { place.called(node) } else { place.clone() }
 }
 
-impl Engine {
-    /// Refuses a plan that repeats steps which were done and must not be repeated without consent.
-    pub(super) fn no_reruns(&self, asked: &CheckedStart, planned: &PlannedRun) -> Result<(), Error> {
-        if asked.start.accept_reruns || planned.done_before.is_empty() {
-            return Ok(());
-        }
-        let (program, mut again) = (&asked.program, Steps::new());
-        for line in planned.explanation.lines.iter().filter(|line| line.fate == Fate::Run) {
-            let node = &program.blocks[ROOT as usize].nodes[line.node as usize];
-            walk(program, node, &InstancePath::root(), &mut BTreeSet::new(), &mut again);
-        }
-        again.retain(|step| planned.done_before.contains(&mark(step)));
-        if again.is_empty() {
-            return Ok(());
-        }
-        Err(Error::WouldRerun { key: asked.start.key.clone(), steps: again.into_iter().collect() })
+/// Refuses a plan that repeats steps which were done and must not be repeated without consent.
+pub(super) fn no_reruns(asked: &CheckedStart, planned: &PlannedRun) -> Result<(), Error> {
+    if asked.start.accept_reruns || planned.done_before.is_empty() {
+        return Ok(());
     }
+    let (program, mut again) = (&asked.program, Steps::new());
+    for line in planned.explanation.lines.iter().filter(|line| line.fate == Fate::Run) {
+        let node = &program.blocks[ROOT as usize].nodes[line.node as usize];
+        walk(program, node, &InstancePath::root(), &mut BTreeSet::new(), &mut again);
+    }
+    again.retain(|step| planned.done_before.contains(&mark(step)));
+    if again.is_empty() {
+        return Ok(());
+    }
+    Err(Error::WouldRerun { key: asked.start.key.clone(), steps: again.into_iter().collect() })
+}
 
-    /// The steps that a finished run has done, in this generation or before, and that must not be repeated without
-    /// consent.
-    pub(super) async fn done_by(&self, finished: &Finished) -> Result<Marks, Error> {
-        let mut done: Marks = finished.header.done_before.iter().copied().collect();
-        if let Some(sealed) = &finished.sealed {
-            let bytes = match self.shared.values.read_all(&sealed.id).await {
-                // The history of the run has just ended, and its record is gone.
-                Err(onceflow_store::values::Error::Missing { .. }) => return Ok(done),
-                bytes => bytes?,
-            };
-            let sealed: Sealed = rows::read(&bytes).ok_or_else(|| Error::damaged("the sealed record of a run"))?;
-            done.extend(sealed.2.iter().map(|step| mark(step)));
-        }
-        Ok(done)
+/// The steps that a finished run has done, in this generation or before, and that must not be repeated without
+/// consent.
+pub(super) async fn done_by(values: &Values, finished: &Finished) -> Result<Marks, Error> {
+    let mut done: Marks = finished.header.done_before.iter().copied().collect();
+    if let Some(sealed) = &finished.sealed {
+        let bytes = match values.read_all(&sealed.id).await {
+            // The history of the run has just ended, and its record is gone.
+            Err(onceflow_store::values::Error::Missing { .. }) => return Ok(done),
+            bytes => bytes?,
+        };
+        let sealed: Sealed = rows::read(&bytes).ok_or_else(|| Error::damaged("the sealed record of a run"))?;
+        done.extend(sealed.2.iter().map(|step| mark(step)));
     }
+    Ok(done)
 }

@@ -8,7 +8,7 @@ use onceflow_core::{
     Fence, Key, Timestamp,
     model::Effect,
     protocol::{
-        claim::{self, WorkClaim},
+        claim::WorkClaim,
         ids::StepId,
         rows::{ReadyStep, Why},
         step::{self, Taken},
@@ -44,8 +44,9 @@ impl Handle {
     pub fn started_steps(&self) -> BoxFuture<'_, Result<Vec<StartedStep>, Error>> {
         Box::pin(async move {
             let Some(run) = self.shared.runs.read_run(self.id()).await? else { return Ok(vec![]) };
-            let found = self.shared.started_steps(&run).await?;
-            self.shared.with_claims(&run, found).await
+            let started = StartedSteps::of(&self.shared, &run);
+            let found = started.find().await?;
+            started.with_claims(found).await
         })
     }
 
@@ -60,59 +61,74 @@ impl Handle {
     pub fn mark_unknown<'a>(&'a self, address: &'a str, by: u128) -> BoxFuture<'a, Result<bool, Error>> {
         Box::pin(async move {
             let Some(run) = self.shared.runs.read_run(self.id()).await? else { return Ok(false) };
-            let mut begun = self.shared.started_steps(&run).await?.into_iter();
+            let started = StartedSteps::of(&self.shared, &run);
+            let mut begun = started.find().await?.into_iter();
             let Some(found) = begun.find(|found| found.address == address && found.started.incarnation() == by) else {
                 return Ok(false);
             };
-            let is_aside = self.shared.put_aside(&run, found).await?;
+            let is_aside = started.put_aside(found).await?;
             self.shared.records.durable(self.shared.records.position()).await?;
             if is_aside {
-                self.shared.log_outside(&run, EventKind::DidMarkUnknown { address: address.to_owned() });
+                self.shared.event_logs.log_outside(
+                    self.shared.world.clock().as_ms(),
+                    &run,
+                    EventKind::DidMarkUnknown { address: address.to_owned() },
+                );
             }
             Ok(is_aside)
         })
     }
 }
 
-impl Shared {
-    async fn started_steps(&self, run: &Run) -> Result<Vec<Found>, Error> {
-        let program = &run.plan.program;
+/// The at-most-once steps of a run that were started and have reported no outcome.
+pub(super) struct StartedSteps<'a> {
+    shared: &'a Shared,
+    run: &'a Run,
+}
+
+impl<'a> StartedSteps<'a> {
+    pub(super) fn of(shared: &'a Shared, run: &'a Run) -> Self {
+        StartedSteps { shared, run }
+    }
+
+    async fn find(&self) -> Result<Vec<Found>, Error> {
+        let program = &self.run.plan.program;
         // Most programs have no at-most-once task, and need no scan.
         if !program.tasks.iter().any(|task| task.effect == Effect::AtMostOnce) {
             return Ok(vec![]);
         }
-        let ready = self.ready_steps(&run.plan).await?;
-        self.started_among(run, ready).await
+        let ready = self.shared.queues().ready_steps(&self.run.plan).await?;
+        self.among(ready).await
     }
 
     /// The steps of a run that were started and have reported no outcome, given its rows.
-    pub(super) async fn started_of(&self, run: &Run, live: &Live) -> Result<Vec<StartedStep>, Error> {
+    pub(super) async fn in_rows(&self, live: &Live) -> Result<Vec<StartedStep>, Error> {
         let queued = live.queued.iter().map(|(step, key)| (key.clone(), *step, live.ready_steps[step].clone()));
-        let found = self.started_among(run, queued.collect()).await?;
-        self.with_claims(run, found).await
+        let found = self.among(queued.collect()).await?;
+        self.with_claims(found).await
     }
 
     /// The started steps, each with the deadline of the claim on it.
-    async fn with_claims(&self, run: &Run, found: Vec<Found>) -> Result<Vec<StartedStep>, Error> {
+    async fn with_claims(&self, found: Vec<Found>) -> Result<Vec<StartedStep>, Error> {
         let mut all = Vec::with_capacity(found.len());
         for found in found {
-            let held_until = self.held_until(&found.key).await?;
-            let step = undecided(run, found.address, found.step, &found.ready_step);
+            let held_until = self.shared.queues().held_until(&found.key).await?;
+            let step = undecided(self.run, found.address, found.step, &found.ready_step);
             all.push(StartedStep { step, by: found.started.incarnation(), held_until });
         }
         Ok(all)
     }
 
     /// The steps among these that were started.
-    async fn started_among(&self, run: &Run, ready: Vec<(Key, StepId, ReadyStep)>) -> Result<Vec<Found>, Error> {
-        let (program, mut all) = (&run.plan.program, Vec::new());
+    async fn among(&self, ready: Vec<(Key, StepId, ReadyStep)>) -> Result<Vec<Found>, Error> {
+        let (program, mut all) = (&self.run.plan.program, Vec::new());
         for (key, step, ready_step) in ready {
             let Some(started) = ready_step.started else { continue };
             let node = &program.blocks[ready_step.block as usize].nodes[step.node as usize];
-            let address = match self.runs.place(run, step.frame, step.index).await {
+            let address = match self.shared.runs.place(self.run, step.frame, step.index).await {
                 Ok(place) => place.address(&node.path),
                 // The run went on meanwhile, and the frame of the step has closed.
-                Err(_) if self.row(key.clone()).await?.is_none() => continue,
+                Err(_) if self.shared.row(key.clone()).await?.is_none() => continue,
                 Err(error) => return Err(error),
             };
             all.push(Found { key, step, ready_step, started, address });
@@ -120,31 +136,23 @@ impl Shared {
         Ok(all)
     }
 
-    /// The deadline of the claim on a step in a queue, if it has not passed.
-    async fn held_until(&self, key: &Key) -> Result<Option<Timestamp>, Error> {
-        let rows = [claim::claim_key(key), claim::deadline_key(key)];
-        let [Some(_), Some(deadline)] = &self.records.get(self.shard(), &rows).await?[..] else { return Ok(None) };
-        let deadline = Timestamp::from_sortable(deadline).ok_or_else(|| Error::damaged("the deadline of a claim"))?;
-        Ok((deadline > self.records.now().await?).then_some(deadline))
-    }
-
-    async fn put_aside(&self, run: &Run, found: Found) -> Result<bool, Error> {
+    async fn put_aside(&self, found: Found) -> Result<bool, Error> {
         let Found { key, step, ready_step, started, address } = found;
-        let Some(row) = self.row(key.clone()).await? else { return Ok(false) };
+        let Some(row) = self.shared.row(key.clone()).await? else { return Ok(false) };
         // The step may have changed since it was found; the batch requires this row.
         if step::ready_step(&row).is_none_or(|now| now != ready_step) {
             return Ok(false);
         }
-        let Some(frame) = self.runs.frame(run, step.frame).await? else { return Ok(false) };
-        self.free_overdue(&key.group, run.plan.keys.run).await?;
+        let Some(frame) = self.shared.runs.frame(self.run, step.frame).await? else { return Ok(false) };
+        self.shared.queues().free_overdue(&key.group, self.run.plan.keys.run).await?;
         let claim = WorkClaim { queue: key.group, name: key.name, fence: started, row: row.clone() };
         let taken = Taken { step, claim, ready_step, frame, inbox: vec![] };
         let why = Why::Unknown { started, address: address.into() };
-        let state = run.state();
+        let state = self.run.state();
         if !may_decide(state.phase) {
             return Ok(false);
         }
-        let draft = step::park_abandoned(&run.plan, state, &taken, &row, why);
-        Ok(self.commit_outside(draft, &[]).await?.is_applied())
+        let draft = step::park_abandoned(&self.run.plan, state, &taken, &row, why);
+        Ok(self.shared.commit_outside(draft, &[]).await?.is_applied())
     }
 }

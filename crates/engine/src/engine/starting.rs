@@ -1,8 +1,23 @@
 //! Turns a request to start into a run: checks it, then begins a run, continues the one of its key, or gives it a new
 //! plan.
 
-use super::{Engine, Request, Start, inputs, known, preview, replan};
-use crate::{Error, Handle, shared::lock};
+use super::{
+    Engine, Request, Start,
+    again::retry_failed,
+    damage::{is_done, stands_for_damage},
+    inputs,
+    not_undone::FailedUndos,
+    planning::Planning,
+    preview,
+    reasons::write_reasons,
+    replan,
+    reruns::no_reruns,
+    settings::take_up_settings,
+};
+use crate::{
+    Error, Handle,
+    shared::{Shared, lock},
+};
 use onceflow_core::{
     Digest, Row,
     model::{Program, check_within},
@@ -40,9 +55,10 @@ impl Engine {
         if let Some((name, _)) = asked.start.assumed.first() {
             return Err(Error::Inputs(format!("input `{name}` is not given, and nothing starts without it")));
         }
+        let starting = Starting::new(self, &asked);
         let answer = loop {
             // A plan that was refused because something changed is not tried again.
-            match self.try_start(&asked, previewed.take()).await {
+            match starting.try_start(previewed.take()).await {
                 Ok(None) => {}
                 Ok(Some(handle)) => break Ok(handle.of(&asked)),
                 Err(error) => break Err(error),
@@ -74,14 +90,41 @@ impl Engine {
         Ok(CheckedStart { program: Arc::new(program), digest, inputs, stored: Mutex::default(), start })
     }
 
+    /// An id that no other run has.
+    pub(super) fn new_run(&self) -> RunId {
+        let random = self.shared.world.random().to_be_bytes();
+        RunId(*random.first_chunk().expect("sixteen bytes are more than eight"))
+    }
+}
+
+/// A checked start, on its way to a run.
+pub(super) struct Starting<'a> {
+    pub(super) engine: &'a Engine,
+    pub(super) shared: &'a Shared,
+    pub(super) asked: &'a CheckedStart,
+}
+
+impl<'a> Starting<'a> {
+    pub(super) fn new(engine: &'a Engine, asked: &'a CheckedStart) -> Self {
+        Starting { engine, shared: &engine.shared, asked }
+    }
+
+    pub(super) fn planning(&self) -> Planning<'a> {
+        Planning { shared: self.shared, asked: self.asked }
+    }
+
+    pub(super) fn handle(&self, id: RunId) -> Handle {
+        self.engine.handle(&self.asked.start.key, id)
+    }
+
     /// Stores the inputs for a run that begins, once.
-    pub(super) async fn stored(&self, asked: &CheckedStart) -> Result<Arc<inputs::Stored>, Error> {
-        let known = lock(&asked.stored).clone();
+    pub(super) async fn stored(&self) -> Result<Arc<inputs::Stored>, Error> {
+        let known = lock(&self.asked.stored).clone();
         if let Some(stored) = known {
             return Ok(stored);
         }
-        let stored = Arc::new(asked.inputs.store(&self.shared.values).await?);
-        *lock(&asked.stored) = Some(stored.clone());
+        let stored = Arc::new(self.asked.inputs.store(&self.shared.values).await?);
+        *lock(&self.asked.stored) = Some(stored.clone());
         Ok(stored)
     }
 
@@ -89,7 +132,6 @@ impl Engine {
     /// is gone: then the inputs are stored again.
     pub(super) async fn commit_beginning(
         &self,
-        asked: &CheckedStart,
         draft: Draft<'_>,
         changes: &[ValueChange],
     ) -> Result<Option<onceflow_store::Position>, Error> {
@@ -99,17 +141,13 @@ impl Engine {
             )) => {}
             committed => return Ok(committed?.applied()),
         }
-        lock(&asked.stored).take();
+        lock(&self.asked.stored).take();
         Ok(None)
     }
 
     /// Starts, continues or replans the run as the head row of its key requires. `None` if that row changed in between.
-    pub(super) async fn try_start(
-        &self,
-        asked: &CheckedStart,
-        previewed: Option<preview::PreviewedPlan>,
-    ) -> Result<Option<Handle>, Error> {
-        let key = &asked.start.key;
+    pub(super) async fn try_start(&self, previewed: Option<preview::PreviewedPlan>) -> Result<Option<Handle>, Error> {
+        let key = &self.asked.start.key;
         let seen = self.shared.row(keys::heads().key(key)).await?;
         let previewed = previewed.filter(|previewed| previewed.head == seen);
         let head = match seen.as_deref() {
@@ -120,23 +158,19 @@ impl Engine {
         };
         match head {
             None => {
-                self.in_time(&asked.start).await?;
-                let planned = replan::first(asked, self.fuses(asked));
-                self.begin(asked, seen, self.new_run(), Generation(0), planned).await
+                self.in_time().await?;
+                let planned = replan::first(self.asked, self.planning().fuses());
+                self.begin(seen, self.engine.new_run(), Generation(0), planned).await
             }
-            Some(Head::Active(id)) => self.go_on(asked, id, previewed).await,
-            Some(Head::Finished(finished)) => self.again(asked, seen, *finished, previewed).await,
+            Some(Head::Active(id)) => self.go_on(id, previewed).await,
+            Some(Head::Finished(finished)) => self.again(seen, *finished, previewed).await,
         }
-    }
-
-    pub(super) fn new_run(&self) -> RunId {
-        let random = self.shared.world.random().to_be_bytes();
-        RunId(*random.first_chunk().expect("sixteen bytes are more than eight"))
     }
 
     /// Fails if the start was first tried longer ago than its history is kept: the run may have ended and been removed
     /// since.
-    pub(super) async fn in_time(&self, start: &Start) -> Result<(), Error> {
+    pub(super) async fn in_time(&self) -> Result<(), Error> {
+        let start = &self.asked.start;
         let Some(first_tried) = start.first_tried else { return Ok(()) };
         let ago_ms = self.shared.records.now().await?.ms_since(first_tried);
         if ago_ms < start.history_ms {
@@ -148,44 +182,43 @@ impl Engine {
     /// Begins a new run, or another generation of a finished one.
     pub(super) async fn begin(
         &self,
-        asked: &CheckedStart,
         seen: Option<Row>,
         id: RunId,
         generation: Generation,
         planned: replan::PlannedRun,
     ) -> Result<Option<Handle>, Error> {
-        let shared = &self.shared;
-        let inputs = self.stored(asked).await?;
+        let shared = self.shared;
+        let inputs = self.stored().await?;
         let mut changes = inputs.changes.clone();
-        let header = self.header(asked, &planned, &mut changes).await?;
-        let frame = root_frame(asked, &inputs, planned.reused);
+        let header = self.header(&planned, &mut changes).await?;
+        let frame = root_frame(self.asked, &inputs, planned.reused);
         let plan = shared.runs.plan(Keys::new(id, generation), planned.program);
         let replaced = seen.as_deref().and_then(rows::read::<Head>);
         let mut draft = run::start(&plan, &header, &frame, seen);
         if let Some(Head::Finished(replaced)) = replaced {
             run::supersede(&mut draft.batch, &replaced, header.started);
         }
-        self.write_reasons(&mut draft.batch, (id, generation), (&planned.explanation, planned.is_partial)).await?;
+        write_reasons(self.shared, &mut draft.batch, (id, generation), (&planned.explanation, planned.is_partial))
+            .await?;
         for key in planned.while_there {
             draft.batch.require_present(key);
         }
         // Held until the start is published, so that no event of the run comes before it.
         let _order = shared.events.order_if_wanted().await;
-        let Some(position) = self.commit_beginning(asked, draft, &changes).await? else { return Ok(None) };
+        let Some(position) = self.commit_beginning(draft, &changes).await? else { return Ok(None) };
         shared.signals.due.notify_one();
         let run = shared.runs.remember(plan, header, RunState::begins(generation));
         let what = crate::events::EventKind::DidStart { generation: generation.0 };
         shared.events.tell(position, &run, what);
-        Ok(Some(self.handle(&asked.start.key, id)))
+        Ok(Some(self.handle(id)))
     }
 
     pub(super) async fn header(
         &self,
-        asked: &CheckedStart,
         planned: &replan::PlannedRun,
         changes: &mut Vec<ValueChange>,
     ) -> Result<Header, Error> {
-        let start = &asked.start;
+        let start = &self.asked.start;
         let bytes = rows::bytes(&*planned.program);
         let (change, stored) = self.shared.values.put_bytes(bytes).await?;
         changes.push(change);
@@ -193,9 +226,9 @@ impl Engine {
             key: start.key.clone(),
             flow: start.flow.clone(),
             program: stored,
-            full: self.full(asked, planned, changes).await?,
-            asked: asked.digest,
-            inputs: asked.inputs.digests(),
+            full: self.full(planned, changes).await?,
+            asked: self.asked.digest,
+            inputs: self.asked.inputs.digests(),
             requested: start.outputs.clone(),
             finish_independent: start.finish_independent,
             keep_ms: start.keep_ms,
@@ -208,38 +241,37 @@ impl Engine {
     /// Continues an active run as it is, or with a new plan.
     pub(super) async fn go_on(
         &self,
-        asked: &CheckedStart,
         id: RunId,
         previewed: Option<preview::PreviewedPlan>,
     ) -> Result<Option<Handle>, Error> {
         let Some(run) = self.shared.runs.read_run(id).await? else { return Ok(None) };
         if let Phase::NotUndone { .. } = run.state().phase {
-            return Err(self.shared.not_undone(&run).await?);
+            return Err(FailedUndos::of(self.shared, &run).error().await?);
         }
-        if !asked.is(&run.header) || run.state().phase == Phase::Frozen {
-            return self.replan(asked, &run, previewed).await;
+        if !self.asked.is(&run.header) || run.state().phase == Phase::Frozen {
+            return self.replan(&run, previewed).await;
         }
         if run.state().phase.expires() {
-            return self.until_gone(asked, id).await;
+            return self.until_gone(id).await;
         }
-        if !self.take_up_settings(asked, &run).await? {
+        if !take_up_settings(self.shared, self.asked, &run).await? {
             return Ok(None);
         }
         if run.state().phase.is_failed() {
-            if self.shared.stands_for_damage(&run).await? {
-                return self.replan(asked, &run, previewed).await;
+            if stands_for_damage(self.shared.rows_of(&run.plan.keys)).await? {
+                return self.replan(&run, previewed).await;
             }
-            self.retry(&run).await?;
+            retry_failed(self.shared, &run, None).await?;
         }
-        Ok(Some(self.handle(&asked.start.key, id)))
+        Ok(Some(self.handle(id)))
     }
 
     /// Waits for a worker to remove a run whose history has ended; then the start is tried again and begins another
     /// run. Removal takes a worker little time.
-    pub(super) async fn until_gone(&self, asked: &CheckedStart, id: RunId) -> Result<Option<Handle>, Error> {
+    pub(super) async fn until_gone(&self, id: RunId) -> Result<Option<Handle>, Error> {
         const LOOK_MS: u64 = 100;
-        if self.worker.as_ref().is_none_or(|worker| worker.is_stopping()) {
-            return Err(Error::Busy { key: asked.start.key.clone() });
+        if self.engine.worker.as_ref().is_none_or(|worker| worker.is_stopping()) {
+            return Err(Error::Busy { key: self.asked.start.key.clone() });
         }
         let progress = std::pin::pin!(self.shared.signals.progress(id).notified());
         futures_util::future::select(progress, self.shared.world.sleep(LOOK_MS)).await;
@@ -249,52 +281,30 @@ impl Engine {
     /// Handles the start of a finished run: it answers with its outputs, or begins another generation.
     pub(super) async fn again(
         &self,
-        asked: &CheckedStart,
         seen: Option<Row>,
         finished: Finished,
         previewed: Option<preview::PreviewedPlan>,
     ) -> Result<Option<Handle>, Error> {
         let generation = Generation(finished.generation.0 + 1);
         match finished.status {
-            Status::Done if self.shared.is_done(asked, &finished).await? => {
-                Ok(Some(self.handle(&asked.start.key, finished.run)))
+            Status::Done if is_done(&self.shared.values, self.asked, &finished).await? => {
+                Ok(Some(self.handle(finished.run)))
             }
             // The effects of an undone run are gone, whatever it kept: this is another run.
             Status::Failed { .. } | Status::Cancelled { .. } => {
-                let planned = replan::first(asked, self.fuses(asked));
-                self.begin(asked, seen, self.new_run(), Generation(0), planned).await
+                let planned = replan::first(self.asked, self.planning().fuses());
+                self.begin(seen, self.engine.new_run(), Generation(0), planned).await
             }
             Status::Done => {
                 // The batch that begins the generation requires the row of the key, and the rows of reused values.
                 let planned = match previewed {
                     Some(previewed) => previewed.planned,
-                    None => self.plan_again(asked, &finished).await?.planned,
+                    None => self.planning().plan_again(&finished).await?.planned,
                 };
-                self.no_reruns(asked, &planned)?;
-                self.begin(asked, seen, finished.run, generation, planned).await
+                no_reruns(self.asked, &planned)?;
+                self.begin(seen, finished.run, generation, planned).await
             }
         }
-    }
-
-    /// The values that a finished run has kept and that are valid for this start, with the plan they come from.
-    pub(super) async fn kept_by(
-        &self,
-        asked: &CheckedStart,
-        finished: &Finished,
-    ) -> Result<(known::KnownValues, Option<known::PreviousPlan>), Error> {
-        let before = self.shared.before(&finished.header).await?;
-        let mut known = match &before {
-            // The same start again, because some of the outputs are damaged: the others are valid as they are.
-            Some(before) if finished.status == Status::Done && asked.is(&finished.header) => {
-                known::still_right(known::given_out(before, &finished.outputs), before, asked)
-            }
-            _ => known::KnownValues::new(),
-        };
-        if finished.header.keep_ms.is_some() {
-            let keys = Keys::new(finished.run, finished.generation);
-            known.extend(self.shared.kept(&keys, asked).await?);
-        }
-        Ok((known, before))
     }
 }
 

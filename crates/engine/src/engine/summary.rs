@@ -1,13 +1,7 @@
 //! Summaries of runs: status, times, failures and outputs of one run, or of all runs of a store. Any process may ask.
 
-use super::{Engine, Request, reruns, workers::WorkerInfo};
-use crate::{
-    Error, Handle, RunStatus,
-    error::failures as listed,
-    perform::{failures, noted},
-    runs::Run,
-    shared::Shared,
-};
+use super::{Engine, Request, known::PreviousPlan, reruns, workers::WorkerInfo};
+use crate::{Error, Handle, RunStatus, error::failures as listed, run_rows::failures, runs::Run, shared::Shared};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     Timestamp,
@@ -22,7 +16,7 @@ use onceflow_core::{
 };
 use onceflow_store::records::Scan;
 
-/// Failures listed for each run in a list of runs. A single run lists up to 1000 (`Shared::parked_first_of`).
+/// Failures listed for each run in a list of runs. A single run lists up to 1000 (`RunRows::parked_first`).
 const LISTED_FAILURES_MAX: usize = 10;
 
 /// The status, times, failures and outputs of a run.
@@ -87,11 +81,11 @@ impl Engine {
         Box::pin(async move {
             let scan = Scan::of(keys::heads(), limit.min(SCAN_ROWS_MAX)).after(after.map(onceflow_core::Name::new));
             let page = self.shared.records.scan(self.shared.shard(), scan).await?;
-            let workers = self.shared.workers().await?;
+            let summaries = Summaries::new(&self.shared).await?;
             let mut found = Vec::with_capacity(page.rows.len());
             for (key, row) in &page.rows {
                 let key = String::from_utf8_lossy(key.as_bytes()).into_owned();
-                let summary = match self.shared.summary(&key, row, None, &workers).await? {
+                let summary = match summaries.of_row(&key, row, None).await? {
                     Some(summary) => Some(summary),
                     None => self.read_again(&key).await?,
                 };
@@ -129,8 +123,8 @@ impl Handle {
             loop {
                 let row = self.shared.row(keys::heads().key(&self.key)).await?;
                 let Some(row) = row else { return Err(self.shared.no_run(&self.key).await) };
-                let (request, workers) = (self.request.as_deref(), self.shared.workers().await?);
-                if let Some(summary) = self.shared.summary(&self.key, &row, request, &workers).await? {
+                let (request, summaries) = (self.request.as_deref(), Summaries::new(&self.shared).await?);
+                if let Some(summary) = summaries.of_row(&self.key, &row, request).await? {
                     crate::seams::before_report(&*self.shared.records).await?;
                     return Ok(summary);
                 }
@@ -160,15 +154,19 @@ impl Handle {
     }
 }
 
-impl Shared {
+/// Reads summaries of runs, with the workers that were there when the call began.
+struct Summaries<'a> {
+    shared: &'a Shared,
+    workers: Vec<WorkerInfo>,
+}
+
+impl<'a> Summaries<'a> {
+    async fn new(shared: &'a Shared) -> Result<Self, Error> {
+        Ok(Summaries { shared, workers: shared.registry.workers().await? })
+    }
+
     /// The summary of a run; `None` if it changed while it was read.
-    async fn summary(
-        &self,
-        key: &str,
-        row: &[u8],
-        request: Option<&Request>,
-        workers: &[WorkerInfo],
-    ) -> Result<Option<Summary>, Error> {
+    async fn of_row(&self, key: &str, row: &[u8], request: Option<&Request>) -> Result<Option<Summary>, Error> {
         let is_for = |header: &Header| match request {
             Some(request) if !request.is_of(header) => Err(Error::Superseded { key: key.to_owned() }),
             _ => Ok(()),
@@ -178,7 +176,7 @@ impl Shared {
                 is_for(&finished.header)?;
                 Ok(Some(of_finished(*finished)))
             }
-            Head::Active(id) => self.of_active(id, is_for, workers).await,
+            Head::Active(id) => self.of_active(id, is_for).await,
         }
     }
 
@@ -186,29 +184,27 @@ impl Shared {
         &self,
         id: RunId,
         is_for: impl Fn(&Header) -> Result<(), Error>,
-        workers: &[WorkerInfo],
     ) -> Result<Option<Summary>, Error> {
         let home = Keys::new(id, Generation(0));
-        let found = self.records.get(self.shard(), &[home.state(), home.header()]).await?;
+        let found = self.shared.records.get(self.shared.shard(), &[home.state(), home.header()]).await?;
         let [Some(state), Some(header)] = &found[..] else { return Ok(None) };
         let damaged = || Error::damaged(format!("the rows of run {id}"));
         let state: RunState = rows::read(state).ok_or_else(damaged)?;
         let header: Header = rows::read(header).ok_or_else(damaged)?;
         is_for(&header)?;
         let keys = Keys::new(id, state.generation);
-        let live = self.row(keys.live()).await?.and_then(|row| counter::read(&row)).unwrap_or(0);
+        let live = self.shared.row(keys.live()).await?.and_then(|row| counter::read(&row)).unwrap_or(0);
         let mut status = RunStatus::from(state.phase);
         if !status.is_at_rest() {
-            let Some(is_served) = self.is_served((id, &header.key), status, workers).await? else { return Ok(None) };
+            let Some(is_served) = self.is_served((id, &header.key), status).await? else { return Ok(None) };
             status = if is_served { status } else { status.unserved() };
         }
         let mut summary =
             Summary { live: u64::try_from(live).unwrap_or(0), ..of_header(id, state.generation, header, status) };
         if !matches!(state.phase, Phase::Running | Phase::Frozen) {
-            let (parked, all_failed) = self.parked_first_of(&keys).await?;
+            let (parked, all_failed) = self.shared.rows_of(&keys).parked_first().await?;
             summary.failures = failures(&parked);
-            let noted = self.row(keys.rows.key(noted::NOTED)).await?.as_deref().and_then(rows::read::<noted::Noted>);
-            let (failed, not_undone) = noted.unwrap_or_default();
+            let (failed, not_undone) = self.shared.rows_of(&keys).noted().await?;
             let more: Vec<_> = failed.into_iter().filter(|failed| !summary.failures.contains(failed)).collect();
             summary.failed = all_failed + more.len();
             summary.failures.extend(more);
@@ -222,27 +218,23 @@ impl Shared {
 
     /// A worker that is limited to the run attends it; or this engine, or a living worker of any run, serves a class of
     /// its tasks, or, while it is undone or removed, anything. `None` if the run is gone.
-    async fn is_served(
-        &self,
-        (id, key): (RunId, &str),
-        status: RunStatus,
-        workers: &[WorkerInfo],
-    ) -> Result<Option<bool>, Error> {
+    async fn is_served(&self, (id, key): (RunId, &str), status: RunStatus) -> Result<Option<bool>, Error> {
+        let (shared, workers) = (self.shared, &self.workers);
         let is_its = |worker: &&WorkerInfo| worker.about.run.as_deref() == Some(key);
         if workers.iter().any(|worker| is_its(&worker)) {
             return Ok(Some(true));
         }
-        let limited_to = self.options.about.as_ref().and_then(|about| about.run.as_deref());
-        let takes_here = self.options.works && !self.signals.is_closed() && limited_to.is_none_or(|run| run == key);
+        let limited_to = shared.options.about.as_ref().and_then(|about| about.run.as_deref());
+        let takes_here = shared.options.works && !shared.signals.is_closed() && limited_to.is_none_or(|run| run == key);
         let living: Vec<_> = workers.iter().filter(|worker| worker.is_alive && worker.about.run.is_none()).collect();
         if living.is_empty() && !takes_here {
             return Ok(Some(false));
         }
-        let Some(run) = self.runs.run(id, None).await? else { return Ok(None) };
+        let Some(run) = shared.runs.run(id, None).await? else { return Ok(None) };
         let classes = run.plan.classes();
         let any_serves = status.is_being_undone() || classes.is_empty();
         let serves =
-            |class: &String| takes_here && self.takes(class, &[]) || living.iter().any(|worker| worker.serves(class));
+            |class: &String| takes_here && shared.takes(class, &[]) || living.iter().any(|worker| worker.serves(class));
         Ok(Some(any_serves || classes.iter().any(serves)))
     }
 }
@@ -286,6 +278,6 @@ pub(crate) async fn once_only_of(shared: &Shared, run: &Run) -> Result<Vec<Strin
     if run.header.full.is_none() {
         return Ok(reruns::once_only(&run.plan.program).into_iter().collect());
     }
-    let before = shared.before(&run.header).await?;
+    let before = PreviousPlan::read(&shared.values, &run.header).await?;
     Ok(before.map(|before| reruns::once_only(&before.program)).unwrap_or_default().into_iter().collect())
 }

@@ -1,6 +1,12 @@
 //! Wakes suspended steps whose deadline has passed.
 
-use crate::{Error, kernel::OutsideCommit, runs::Run, shared::Shared};
+use crate::{
+    Error,
+    kernel::{Kernel, OutsideCommit},
+    runs::{Run, Runs},
+    shared::Shared,
+    signals::Signals,
+};
 use onceflow_core::{
     Batch, Key, Timestamp,
     protocol::{
@@ -15,10 +21,21 @@ use onceflow_core::{
 /// The pause before a timer is looked at again whose run is being planned anew.
 const LATER_MS: u64 = 1000;
 
-impl Shared {
+/// The timers of suspended steps.
+pub(crate) struct Timers<'a> {
+    kernel: &'a Kernel,
+    runs: &'a Runs,
+    signals: &'a Signals,
+}
+
+impl<'a> Timers<'a> {
+    pub(crate) fn of(shared: &'a Shared) -> Self {
+        Timers { kernel: &shared.kernel, runs: &shared.runs, signals: &shared.signals }
+    }
+
     /// Wakes every step whose timer is due; returns when to look again.
-    pub(crate) async fn fire_timers(&self) -> Result<Option<Timestamp>, Error> {
-        let (now, mut after, mut is_left) = (self.records.now().await?, None, false);
+    pub(crate) async fn fire_due(&self) -> Result<Option<Timestamp>, Error> {
+        let (now, mut after, mut is_left) = (self.kernel.records.now().await?, None, false);
         loop {
             let timers = self.kernel.due_timers(after, now).await?;
             for (key, timer) in timers.due {
@@ -37,10 +54,10 @@ impl Shared {
         loop {
             // Read anew: the state decides what the timer does.
             let run = self.runs.read_run(id).await?.filter(|run| run.plan.keys.generation == generation);
-            let Some(run) = run else { return self.drop_timer(Batch::new(self.shard()), key).await };
+            let Some(run) = run else { return self.drop_timer(Batch::new(self.kernel.shard), key).await };
             let fired = match run::on_timer(run.state().phase) {
                 OnTimer::Wake => self.wake(&run, key, step).await?,
-                OnTimer::Forget => Some(self.drop_timer(Batch::new(self.shard()), key).await?),
+                OnTimer::Forget => Some(self.drop_timer(Batch::new(self.kernel.shard), key).await?),
                 OnTimer::Later => Some(false),
             };
             if let Some(fired) = fired {
@@ -51,8 +68,8 @@ impl Shared {
 
     /// Wakes a suspended step. `None` if the run changed in between.
     async fn wake(&self, run: &Run, timer: &Key, step: StepId) -> Result<Option<bool>, Error> {
-        let mut seen = Batch::new(self.shard());
-        let Some(row) = self.row(run.plan.keys.parked(step)).await? else {
+        let mut seen = Batch::new(self.kernel.shard);
+        let Some(row) = self.kernel.row(run.plan.keys.parked(step)).await? else {
             // The step was woken or decided since the timer was read, and its timer went with it.
             seen.require_absent(run.plan.keys.parked(step));
             return self.drop_timer(seen, timer).await.map(Some);
@@ -64,7 +81,7 @@ impl Shared {
             seen.require_equals(run.plan.keys.parked(step), row);
             return self.drop_timer(seen, timer).await.map(Some);
         }
-        match self.commit_outside(draft, &[]).await? {
+        match self.kernel.commit_outside(draft.into(), &[]).await? {
             OutsideCommit::Applied(_) => {
                 self.runs.read_run(run.plan.keys.run).await?;
                 self.signals.progress(run.plan.keys.run).notify_waiters();

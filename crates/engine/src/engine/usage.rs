@@ -118,7 +118,8 @@ impl Engine {
                     None => others.push(root),
                 }
             }
-            let heads = self.shared.ended().await?;
+            let scales = Scales { shared: &self.shared, census: &census };
+            let heads = scales.ended().await?;
             for id in heads.keys() {
                 of.entry(*id).or_default();
             }
@@ -126,7 +127,7 @@ impl Engine {
             let mut seen = BTreeSet::new();
             for (id, roots) in &of {
                 census.weigh(roots.iter().map(|(root, _)| *root), &mut seen);
-                usage.runs.push(self.usage_of(&census, *id, roots, heads.get(id).and_then(Option::as_ref)).await?);
+                usage.runs.push(scales.of_run(*id, roots, heads.get(id).and_then(Option::as_ref)).await?);
             }
             usage.runs.sort_by_key(|run| std::cmp::Reverse(run.weight.bytes));
             usage.others = census.weigh(others, &mut seen);
@@ -140,45 +141,6 @@ impl Engine {
             };
             Ok(usage)
         })
-    }
-
-    async fn usage_of(
-        &self,
-        census: &Census,
-        id: RunId,
-        roots: &[(&Root, Belongs)],
-        finished: Option<&Finished>,
-    ) -> Result<RunUsage, Error> {
-        let shared = &self.shared;
-        let run = if finished.is_some() { None } else { shared.runs.read_run(id).await? };
-        type Group<'a> = (Vec<&'a Root>, Option<Timestamp>);
-        // Outputs of earlier plans of the run stand under the same names until they are removed.
-        let mut groups: BTreeMap<(UsageKind, Option<String>), Group<'_>> = BTreeMap::new();
-        for (root, belongs) in roots {
-            let of = match (&run, finished) {
-                (Some(run), _) => shared.step_name(run, belongs).await?,
-                (None, Some(finished)) => output_name(finished, belongs),
-                (None, None) => None,
-            };
-            let until = match (belongs.used, finished) {
-                (UsageKind::Kept, Some(finished)) => finished.header.keep_ms.map(|ms| finished.ended.plus_ms(ms)),
-                _ => root.deadline,
-            };
-            let (held, last) = groups.entry((belongs.used, of)).or_insert_with(|| (vec![], until));
-            held.push(root);
-            *last = last.zip(until).map(|(last, until)| last.max(until));
-        }
-        let (mut parts, mut seen) = (Vec::new(), BTreeSet::new());
-        for ((used, of), (roots, until)) in groups {
-            parts.push(UsagePart { used, of, until, weight: census.weigh(roots, &mut seen) });
-        }
-        for (used, weight) in shared.rows_of(id, run.as_deref()).await? {
-            parts.push(UsagePart { used, of: None, until: None, weight });
-        }
-        parts.sort_by_key(|part| std::cmp::Reverse(part.weight.bytes));
-        let mut weight = Weight::default();
-        parts.iter().for_each(|part| weight += part.weight);
-        Ok(RunUsage { run: id, weight, parts })
     }
 }
 
@@ -218,10 +180,54 @@ fn output_name(finished: &Finished, belongs: &Belongs) -> Option<String> {
     Some(name.clone())
 }
 
-impl Shared {
+/// Weighs the parts of runs.
+struct Scales<'a> {
+    shared: &'a Shared,
+    census: &'a Census,
+}
+
+impl Scales<'_> {
+    /// The usage of one run, from the roots that belong to it.
+    async fn of_run(
+        &self,
+        id: RunId,
+        roots: &[(&Root, Belongs)],
+        finished: Option<&Finished>,
+    ) -> Result<RunUsage, Error> {
+        let run = if finished.is_some() { None } else { self.shared.runs.read_run(id).await? };
+        type Group<'a> = (Vec<&'a Root>, Option<Timestamp>);
+        // Outputs of earlier plans of the run stand under the same names until they are removed.
+        let mut groups: BTreeMap<(UsageKind, Option<String>), Group<'_>> = BTreeMap::new();
+        for (root, belongs) in roots {
+            let of = match (&run, finished) {
+                (Some(run), _) => self.step_name(run, belongs).await?,
+                (None, Some(finished)) => output_name(finished, belongs),
+                (None, None) => None,
+            };
+            let until = match (belongs.used, finished) {
+                (UsageKind::Kept, Some(finished)) => finished.header.keep_ms.map(|ms| finished.ended.plus_ms(ms)),
+                _ => root.deadline,
+            };
+            let (held, last) = groups.entry((belongs.used, of)).or_insert_with(|| (vec![], until));
+            held.push(root);
+            *last = last.zip(until).map(|(last, until)| last.max(until));
+        }
+        let (mut parts, mut seen) = (Vec::new(), BTreeSet::new());
+        for ((used, of), (roots, until)) in groups {
+            parts.push(UsagePart { used, of, until, weight: self.census.weigh(roots, &mut seen) });
+        }
+        for (used, weight) in self.weigh_rows(id, run.as_deref()).await? {
+            parts.push(UsagePart { used, of: None, until: None, weight });
+        }
+        parts.sort_by_key(|part| std::cmp::Reverse(part.weight.bytes));
+        let mut weight = Weight::default();
+        parts.iter().for_each(|part| weight += part.weight);
+        Ok(RunUsage { run: id, weight, parts })
+    }
+
     /// All runs, with the head of each that has ended.
     async fn ended(&self) -> Result<BTreeMap<RunId, Option<Finished>>, Error> {
-        let heads = self.all_rows(keys::heads(), b"").await?;
+        let heads = self.shared.kernel.all_rows(keys::heads(), b"").await?;
         let one = |row: &[u8]| match rows::read::<Head>(row)? {
             Head::Active(id) => Some((id, None)),
             Head::Finished(finished) => Some((finished.run, Some(*finished))),
@@ -235,16 +241,16 @@ impl Shared {
         if step.frame == FrameId::ROOT && step.node == END {
             return Ok(None);
         }
-        let block = match self.runs.frame(run, step.frame).await? {
+        let block = match self.shared.runs.frame(run, step.frame).await? {
             Some(frame) => frame.block,
             None => ROOT,
         };
         let Some(node) = run.plan.program.blocks[block as usize].nodes.get(step.node as usize) else { return Ok(None) };
-        Ok(Some(self.runs.place(run, step.frame, step.index).await?.address(&node.path)))
+        Ok(Some(self.shared.runs.place(run, step.frame, step.index).await?.address(&node.path)))
     }
 
     /// The bytes of a run's own rows.
-    async fn rows_of(&self, id: RunId, run: Option<&Run>) -> Result<Vec<(UsageKind, Weight)>, Error> {
+    async fn weigh_rows(&self, id: RunId, run: Option<&Run>) -> Result<Vec<(UsageKind, Weight)>, Error> {
         let keys = run.map_or_else(|| Keys::new(id, Generation(0)), |run| run.plan.keys.clone());
         let mut found = BTreeMap::<UsageKind, Weight>::new();
         let groups = [
@@ -256,7 +262,7 @@ impl Shared {
             (UsageKind::Logs, keys::events(id)),
         ];
         for (used, group) in groups {
-            for (name, row) in self.all_rows(group, b"").await? {
+            for (name, row) in self.shared.kernel.all_rows(group, b"").await? {
                 found.entry(used).or_default().bytes += (name.as_bytes().len() + row.len()) as u64;
             }
         }

@@ -65,7 +65,7 @@ impl EventLogReader {
             let mut found = Vec::new();
             for _ in 0..LOOKS_MAX {
                 let shared = &self.handle.shared;
-                let headers = shared.all_rows(keys::events(self.handle.id()), keys::EVENT_HEADERS).await?;
+                let headers = shared.kernel.all_rows(keys::events(self.handle.id()), keys::EVENT_HEADERS).await?;
                 if headers == self.headers {
                     break;
                 }
@@ -174,7 +174,7 @@ impl Handle {
     /// If the store does not answer.
     pub fn logged_steps(&self) -> BoxFuture<'_, Result<u64, Error>> {
         Box::pin(async move {
-            let headers = self.shared.all_rows(keys::events(self.id()), keys::EVENT_HEADERS).await?;
+            let headers = self.shared.kernel.all_rows(keys::events(self.id()), keys::EVENT_HEADERS).await?;
             if let [(name, row)] = &headers[..]
                 && *name == keys::sealed_events()
                 && let Some(sealed) = rows::read::<SealedRow>(row)

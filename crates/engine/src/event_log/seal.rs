@@ -6,7 +6,7 @@ use super::{
     rows::{Block, SealedLog, SealedRow, SealedWorker, WorkerHeader},
     writer::Sink,
 };
-use crate::{Error, Handle};
+use crate::{Error, Handle, shared::Shared};
 use onceflow_core::{
     Batch, Name, Row, Timestamp,
     payload::Stored,
@@ -98,23 +98,21 @@ fn history_end(finished: &Finished) -> Timestamp {
     finished.ended.plus_ms(finished.header.history_ms)
 }
 
-impl crate::shared::Shared {
-    /// Requires the sealed part of a run's event log as it is, in the batch that deletes the log; returns the change that
-    /// releases it. An engine that keeps no logs leaves that to the lease.
-    pub(crate) async fn release_sealed_events(
-        &self,
-        batch: &mut Batch,
-        run: RunId,
-    ) -> Result<Option<ValueChange>, Error> {
-        if self.options.event_log.is_none() {
-            return Ok(None);
-        }
-        let key = keys::events(run).key(keys::sealed_events());
-        let row = self.row(key.clone()).await?;
-        let sealed = row.as_deref().and_then(rows::read::<SealedRow>);
-        batch.require_seen(key, row);
-        Ok(sealed.map(|sealed| ValueChange::ReleaseHold { edge: sealed.edge(run) }))
+/// Requires the sealed part of a run's event log as it is, in the batch that deletes the log; returns the change that
+/// releases it. An engine that keeps no logs leaves that to the lease.
+pub(crate) async fn release_sealed_events(
+    shared: &Shared,
+    batch: &mut Batch,
+    run: RunId,
+) -> Result<Option<ValueChange>, Error> {
+    if shared.options.event_log.is_none() {
+        return Ok(None);
     }
+    let key = keys::events(run).key(keys::sealed_events());
+    let row = shared.row(key.clone()).await?;
+    let sealed = row.as_deref().and_then(rows::read::<SealedRow>);
+    batch.require_seen(key, row);
+    Ok(sealed.map(|sealed| ValueChange::ReleaseHold { edge: sealed.edge(run) }))
 }
 
 impl SealedRow {
@@ -166,9 +164,9 @@ impl Handle {
     pub(crate) async fn exported_events(&self) -> Result<Option<Vec<u8>>, Error> {
         let (shared, group) = (&self.shared, keys::events(self.id()));
         let mut log = SealedLog::default();
-        for (name, row) in shared.all_rows(group.clone(), keys::EVENT_HEADERS).await? {
+        for (name, row) in shared.kernel.all_rows(group.clone(), keys::EVENT_HEADERS).await? {
             if let Some((worker, header)) = keys::of_event_header(name.as_bytes()).zip(rows::read(&row)) {
-                let blocks = shared.all_rows(group.clone(), keys::event_blocks(worker).as_bytes()).await?;
+                let blocks = shared.kernel.all_rows(group.clone(), keys::event_blocks(worker).as_bytes()).await?;
                 log.workers.push(SealedWorker {
                     worker,
                     header,

@@ -23,6 +23,12 @@ pub(crate) struct Decision {
     changes: Vec<ValueChange>,
 }
 
+impl From<Batch> for Decision {
+    fn from(batch: Batch) -> Self {
+        Decision { batch, changes: vec![] }
+    }
+}
+
 impl From<Draft<'_>> for Decision {
     fn from(draft: Draft<'_>) -> Self {
         let (batch, changes) = draft.finish();

@@ -30,26 +30,24 @@ pub struct StepLog {
     pub text: Vec<u8>,
 }
 
-impl Work<'_> {
-    /// Keeps the log of an attempt. A log that cannot be written is dropped: it is not worth a failure.
-    pub(super) async fn keep_log(&self, attempt: u32, has_failed: bool, mut text: Vec<u8>) -> Result<(), Error> {
-        let shared = &self.worker.shared;
-        let run = self.run.plan.keys.run;
-        if !has_failed && self.worker.announcement.done_of(run) >= DONE_MAX {
-            return Ok(());
-        }
-        let most = if has_failed { FAILED_BYTES_MAX } else { DONE_BYTES_MAX };
-        text.drain(..text.len().saturating_sub(most));
-        let (address, about) = (self.address().await?, shared.options.about.clone().unwrap_or_default());
-        let key = keys::logs(run).key(name(&address, self.taken.step));
-        let log = StepLog { address, attempt, host: about.host, has_failed, text };
-        let mut batch = self.taken.claim.holding(shared.shard());
-        batch.put(key, rows::write(&log));
-        if let Err(error) = shared.records.commit(batch).await {
-            tracing::debug!(%error, "failed to keep the log of a step; dropping it");
-        }
-        Ok(())
+/// Keeps the log of an attempt. A log that cannot be written is dropped: it is not worth a failure.
+pub(super) async fn keep_log(work: &Work<'_>, attempt: u32, has_failed: bool, mut text: Vec<u8>) -> Result<(), Error> {
+    let shared = work.shared();
+    let run = work.run.plan.keys.run;
+    if !has_failed && work.worker.announcement.done_of(run) >= DONE_MAX {
+        return Ok(());
     }
+    let most = if has_failed { FAILED_BYTES_MAX } else { DONE_BYTES_MAX };
+    text.drain(..text.len().saturating_sub(most));
+    let (address, about) = (work.address().await?, shared.options.about.clone().unwrap_or_default());
+    let key = keys::logs(run).key(name(&address, work.taken.step));
+    let log = StepLog { address, attempt, host: about.host, has_failed, text };
+    let mut batch = work.taken.claim.holding(shared.shard());
+    batch.put(key, rows::write(&log));
+    if let Err(error) = shared.records.commit(batch).await {
+        tracing::debug!(%error, "failed to keep the log of a step; dropping it");
+    }
+    Ok(())
 }
 
 /// The name of the row: the address, cut to fit, so that rows sort by it.
@@ -66,7 +64,7 @@ impl Handle {
     /// If the store does not answer.
     pub fn logs(&self) -> BoxFuture<'_, Result<Vec<StepLog>, Error>> {
         Box::pin(async move {
-            let rows = self.shared.all_rows(keys::logs(self.id()), b"").await?;
+            let rows = self.shared.kernel.all_rows(keys::logs(self.id()), b"").await?;
             Ok(rows.iter().filter_map(|(_, row)| rows::read(row)).collect())
         })
     }

@@ -1,10 +1,16 @@
 //! Retries operations that the store fails: with growing pauses, an event for each, and not for ever. The outputs of a
 //! body are kept meanwhile, and never computed again because they could not be stored.
 
-use super::Work;
-use crate::{Error, events::EventKind, worker::Worker};
+use super::{Job, Work};
+use crate::{Error, engine::damage::drop_broken, error::DAMAGE, events::EventKind};
 use futures_util::future::{BoxFuture, Either, select};
-use onceflow_core::Name;
+use onceflow_core::{
+    Name,
+    protocol::{
+        rows::{Failed, Phase, RunState, Why},
+        step,
+    },
+};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -103,43 +109,74 @@ impl Troubles {
         crate::shared::lock(&self.0).get(name).copied().unwrap_or(0)
     }
 
+    /// The pause before the step is given back.
+    pub(crate) fn pause_ms(&self, name: &Name) -> u64 {
+        pause_ms(self.of(name).max(1))
+    }
+
     pub(crate) fn forget(&self, name: &Name) {
         crate::shared::lock(&self.0).remove(name);
     }
 }
 
-impl Work<'_> {
-    /// Reports why the step is held up.
-    pub(crate) async fn tell_held_up(&self, why: &str) {
-        let address = self.address().await.unwrap_or_else(|_| String::from("/"));
-        tracing::warn!(run = %self.run.key, address, "a step is held up: {why}");
-        let what = EventKind::HeldUp { address, why: why.to_owned() };
-        self.tell_in_order(self.worker.shared.records.position(), what).await;
+/// An error that keeps a step from being performed, through no fault of the step's code.
+pub(super) struct Trouble<'a> {
+    work: &'a Work<'a>,
+    error: Error,
+}
+
+impl<'a> Trouble<'a> {
+    pub(super) fn new(work: &'a Work<'a>, error: Error) -> Self {
+        Trouble { work, error }
+    }
+
+    /// Parks the step if its inputs are damaged; else gives it back, to be retried after a pause. After enough tries it
+    /// is parked, and the run fails.
+    pub(super) async fn settle(self) -> Result<Option<Job>, Error> {
+        if self.error.is_damage() {
+            return self.damaged().await;
+        }
+        let troubles = &self.work.worker.troubles;
+        if troubles.of(&self.work.taken.claim.name) + 1 < TRIES_MAX || self.error.is_of_rows() {
+            return Err(self.count().await);
+        }
+        troubles.forget(&self.work.taken.claim.name);
+        let causes = vec![String::from("the engine could not perform it"), self.error.to_string()];
+        self.put_aside(causes).await
     }
 
     /// Counts and reports that the step could not be performed.
-    pub(super) async fn count_trouble(&self, error: Error) -> Error {
-        let again = told(pause_ms(self.worker.troubles.add(&self.taken.claim.name)));
-        self.tell_held_up(&format!("cannot be performed: {error}; retrying in {again}")).await;
-        error
+    pub(super) async fn count(self) -> Error {
+        let again = told(pause_ms(self.work.worker.troubles.add(&self.work.taken.claim.name)));
+        self.work.tell_held_up(&format!("cannot be performed: {}; retrying in {again}", self.error)).await;
+        self.error
     }
 
-    /// Handles a step that could not be performed through no fault of its own. It is given back, to be retried after a
-    /// pause; after enough tries it is parked, and the run fails.
-    pub(super) async fn troubled(&self, slot: &crate::worker::Slot, error: Error) -> Result<Option<super::Job>, Error> {
-        if self.worker.troubles.of(&self.taken.claim.name) + 1 < TRIES_MAX || error.is_of_rows() {
-            return Err(self.count_trouble(error).await);
+    /// Parks a step whose inputs are damaged, and fails the run: a retry would not help. If the step is not ours any
+    /// more, its rows went with it, and nothing is wrong.
+    async fn damaged(self) -> Result<Option<Job>, Error> {
+        if !self.work.shared().kernel.is_ours(&self.work.taken.claim).await? {
+            return Ok(None);
         }
-        self.worker.troubles.forget(&self.taken.claim.name);
-        let causes = vec![String::from("the engine could not perform it"), error.to_string()];
-        self.put_aside(slot, causes).await
+        drop_broken(&self.work.shared().values, &self.error).await;
+        let told = self.error.to_string();
+        let cause = if told.starts_with(DAMAGE) { told } else { format!("{DAMAGE}: {told}") };
+        self.put_aside(vec![cause]).await
     }
-}
 
-impl Worker {
-    /// The pause before a step that could not be performed is given back.
-    pub(crate) fn pause_after(&self, name: &Name) -> u64 {
-        pause_ms(self.troubles.of(name).max(1))
+    /// Parks the step as failed, and fails the run with these causes.
+    async fn put_aside(self, causes: Vec<String>) -> Result<Option<Job>, Error> {
+        let address = self.work.address().await.unwrap_or_else(|_| String::from("/"));
+        tracing::error!(?causes, run = %self.work.run.key, address, "parking a step; its run fails");
+        let attempt = self.work.taken.ready_step.failed + 1;
+        let failed = Failed { address: address.into(), attempt, causes, started: false };
+        let park = |state: RunState| {
+            let next = if state.phase == Phase::Running { Phase::Failing } else { state.phase };
+            step::park(&self.work.run.plan, state, &self.work.taken, Why::Failed(failed.clone()), next)
+        };
+        let committed = self.work.commit(&[], Some(EventKind::DidFail(failed.clone())), park).await?;
+        self.work.shared().runs.read_run(self.work.run.plan.keys.run).await?;
+        Ok(committed.next())
     }
 }
 

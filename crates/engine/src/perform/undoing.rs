@@ -4,6 +4,7 @@
 
 use super::{
     Job, Work,
+    notes::FailureNotes,
     task::{Started, blocking, overrun, panicked, shortened, walled},
 };
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
     kernel::Heartbeat,
     shared::lock,
     task::{At, Attempt, Body, Data, Failure, Path, Step},
-    worker::{Slot, Whose},
+    worker::Whose,
 };
 use futures_util::future::{Either, select};
 use onceflow_core::{
@@ -30,26 +31,39 @@ use std::{
 
 type Given = Result<Vec<Data>, Failure>;
 
-impl Work<'_> {
+/// The try of one compensation.
+pub(super) struct Undoing<'a> {
+    work: &'a Work<'a>,
+    notes: FailureNotes<'a>,
+    /// The number of the registration.
+    number: u32,
+}
+
+impl<'a> Undoing<'a> {
+    pub(super) fn new(work: &'a Work<'a>) -> Self {
+        Undoing { work, notes: FailureNotes::of(work), number: work.taken.step.index }
+    }
+
     /// Undoes one step.
-    pub(super) async fn undo(&self, slot: &Slot) -> Result<Option<Job>, Error> {
-        let Some(_) = self.worker.shared.runs.read_run(self.run.plan.keys.run).await? else { return Ok(None) };
-        self.note_failures(&super::ending::failures(&self.parked().await?)).await?;
-        let number = self.taken.step.index;
-        let row = self.worker.shared.row(self.run.plan.keys.undo(number)).await?;
+    pub(super) async fn perform(&self) -> Result<Option<Job>, Error> {
+        let Some(_) = self.work.shared().runs.read_run(self.work.run.plan.keys.run).await? else { return Ok(None) };
+        self.notes.add_failures(&self.work.rows().failures().await?).await?;
+        let number = self.number;
+        let row = self.work.shared().row(self.work.run.plan.keys.undo(number)).await?;
         // Only this step changes registrations while the run is being undone. They are read before the body runs, so
         // that only the commit comes after it.
-        let are_others = number == 0 && self.registrations().await?.iter().any(|(at, _)| *at != number);
-        let Some(row) = row else { return self.undone(slot, number, None, are_others).await };
+        let are_others =
+            number == 0 && self.work.rows().registrations().await?.iter().any(|other| other.number != number);
+        let Some(row) = row else { return self.undone(None, are_others).await };
         let mut undo: Undo = rows::read(&row).ok_or_else(|| Error::damaged("a registration"))?;
-        self.worker.shared.records.durable(self.position).await?;
+        self.work.shared().records.durable(self.work.position).await?;
         let Some((spec, body)) = self.undoer(&undo) else { return self.leave_to_others(&undo).await };
         // An earlier worker may have noted the failure and died before it ended the try.
-        self.note_tried_again(&undo.address).await?;
+        self.notes.forget_not_undone(&undo.address).await?;
         let is_undone = loop {
             let Some(given) = self.try_undo(&undo, &*body).await? else {
                 // The worker was interrupted: another one resumes.
-                self.give_back().await?;
+                self.work.give_back().await?;
                 return Ok(None);
             };
             let Err(failure) = given else { break true };
@@ -62,29 +76,29 @@ impl Work<'_> {
             };
             if failure.is_final || undo.failed >= attempts(&spec) {
                 tracing::error!(address = %undo.address, causes = ?failed.causes, "failed to undo a step");
-                self.note_not_undone(failed).await?;
+                self.notes.add_not_undone(failed).await?;
                 break false;
             }
-            let pause = super::task::pause_ms(&spec, undo.failed, self.worker.shared.world.random());
+            let pause = super::task::pause_ms(&spec, undo.failed, self.work.shared().world.random());
             let heartbeat = self.undoing();
-            select(self.worker.shared.world.sleep(pause), std::pin::pin!(heartbeat.stopped())).await;
+            select(self.work.shared().world.sleep(pause), std::pin::pin!(heartbeat.stopped())).await;
             // Another worker may have continued the undoing: a late compensation would be out of order.
-            if !self.worker.shared.kernel.is_ours(&self.taken.claim).await? {
+            if !self.work.shared().kernel.is_ours(&self.work.taken.claim).await? {
                 return Ok(None);
             }
         };
-        self.undone(slot, number, Some((undo, is_undone)), are_others).await
+        self.undone(Some((undo, is_undone)), are_others).await
     }
 
     /// The task that undoes the step. Of a compensation with code of its own the flow knows only the name, so any
     /// version offered here is the right one, and its spec has the number of tries.
     fn undoer(&self, undo: &Undo) -> Option<(TaskSpec, Arc<dyn Body>)> {
-        let spec = &self.run.plan.program.tasks[undo.task as usize];
+        let spec = &self.work.run.plan.program.tasks[undo.task as usize];
         // A worker that does not claim this class may lack resources that the compensation needs.
-        if !self.worker.capacity.takes(&spec.class) {
+        if !self.work.worker.capacity.takes(&spec.class) {
             return None;
         }
-        let tasks = lock(&self.worker.shared.tasks);
+        let tasks = lock(&self.work.shared().tasks);
         match tasks.executor(&spec.name) {
             Some(body) => Some((spec.clone(), body.clone())),
             None => tasks.get(&spec.name).cloned(),
@@ -95,24 +109,24 @@ impl Work<'_> {
     async fn leave_to_others(&self, undo: &Undo) -> Result<Option<Job>, Error> {
         const PAUSE_MS: u64 = 200;
         tracing::warn!(address = %undo.address, "a step waits to be undone by a task that is not offered here");
-        self.worker.shared.world.sleep(PAUSE_MS).await;
-        self.give_back().await?;
+        self.work.shared().world.sleep(PAUSE_MS).await;
+        self.work.give_back().await?;
         Ok(None)
     }
 
     /// Watches over a compensation. A cancel of the run does not stop it: the cancel waits for it.
     fn undoing(&self) -> Heartbeat<'_, Whose> {
-        let keys = &self.run.plan.keys;
+        let keys = &self.work.run.plan.keys;
         let whose = Whose { run: keys.run, generation: keys.generation, ends_with_run: false };
-        self.worker.alive.watch(self.taken.claim.fence, true, whose)
+        self.work.worker.alive.watch(self.work.taken.claim.fence, true, whose)
     }
 
     /// Runs a compensation once; `None` if it was stopped.
     async fn try_undo(&self, undo: &Undo, body: &dyn Body) -> Result<Option<Given>, Error> {
-        let shared = &self.worker.shared;
+        let shared = self.work.shared();
         let heartbeat = self.undoing();
         // A step has to be undone even if its input files have changed.
-        let scratch = self.scratch().without_checks();
+        let scratch = self.work.scratch().without_checks();
         let inputs = match data::load_all(&shared.values, &undo.inputs, Some(&scratch)).await {
             Err(error) if error.is_damage() => return Ok(Some(Err(Failure::new(error.to_string()).finally()))),
             // Its inputs cannot be read now: that counts as a failed try.
@@ -136,12 +150,12 @@ impl Work<'_> {
                 return Ok(Some(Err(Failure::new(why).finally())));
             }
             Ok(Attempt::Async(future)) => walled(future),
-            Ok(Attempt::Blocking(body)) => blocking(&self.worker.capacity, &*shared.world, body, &thread),
+            Ok(Attempt::Blocking(body)) => blocking(&self.work.worker.capacity, &*shared.world, body, &thread),
             Ok(Attempt::Abandonable(body)) => {
-                blocking(&self.worker.capacity, &*shared.world, body, &Started::default())
+                blocking(&self.work.worker.capacity, &*shared.world, body, &Started::default())
             }
         };
-        let timeout_ms = self.run.plan.program.tasks[undo.task as usize].timeout_ms;
+        let timeout_ms = self.work.run.plan.program.tasks[undo.task as usize].timeout_ms;
         let timeout: BoxFuture<'_, ()> = match timeout_ms {
             Some(ms) => shared.world.sleep(ms),
             None => Box::pin(std::future::pending()),
@@ -153,7 +167,7 @@ impl Work<'_> {
             // A thread is waited for: it may have undone the step, and another try must not run beside it.
             Either::Right((stopped, given)) if thread.load(SeqCst) => {
                 if let Either::Right(_) = stopped {
-                    self.tell_held_up(&overrun(timeout_ms.unwrap_or_default())).await;
+                    self.work.tell_held_up(&overrun(timeout_ms.unwrap_or_default())).await;
                 }
                 Some(given.await)
             }
@@ -166,24 +180,18 @@ impl Work<'_> {
 
     /// A compensation has the key of the step it undoes.
     fn undo_at(&self, undo: &Undo) -> At {
-        let plan = &self.run.plan;
+        let plan = &self.work.run.plan;
         let path = Path { block: u32::MAX, node: 0, fused: None };
         let place = onceflow_core::model::InstancePath { call: undo.address.to_string(), numbers: vec![] };
         let (inputs, program) = (undo.inputs.clone(), plan.program.clone());
-        let resources = self.worker.shared.resources();
+        let resources = self.work.shared().resources();
         At { run: plan.keys.run, inputs, place, program, path, task: undo.task, resources }
     }
 
     /// Ends the try of a compensation and makes the one before it ready. After the last, a run that was undone
     /// completely is removed; else it keeps the registrations of the failed ones, and waits.
-    async fn undone(
-        &self,
-        slot: &Slot,
-        number: u32,
-        undo: Option<(Undo, bool)>,
-        are_others: bool,
-    ) -> Result<Option<Job>, Error> {
-        let plan = &self.run.plan;
+    async fn undone(&self, undo: Option<(Undo, bool)>, are_others: bool) -> Result<Option<Job>, Error> {
+        let (plan, number) = (&self.work.run.plan, self.number);
         let is_undone = undo.as_ref().is_none_or(|(_, is_undone)| *is_undone);
         let next = match number.checked_sub(1) {
             Some(number) => AfterUndo::Undo(number),
@@ -191,7 +199,7 @@ impl Work<'_> {
             None => AfterUndo::Remove,
         };
         let gone = is_undone.then(|| (number, undo.as_ref().map(|(undo, _)| undo)));
-        let decide = |state: RunState| run::undone(plan, state, &self.taken, gone, next);
+        let decide = |state: RunState| run::undone(plan, state, &self.work.taken, gone, next);
         let what = match (next, &undo) {
             (AfterUndo::Stop, _) => Some(EventKind::DidEnd { how: RunStatus::NotUndone }),
             (_, Some((undo, true))) => Some(EventKind::DidUndo { address: undo.address.to_string() }),
@@ -201,12 +209,12 @@ impl Work<'_> {
             && let Some((undo, true)) = &undo
         {
             let what = EventKind::DidUndo { address: undo.address.to_string() };
-            self.tell_in_order(self.worker.shared.records.position(), what).await;
+            self.work.tell_in_order(self.work.shared().records.position(), what).await;
         }
-        let committed = self.commit(slot, &[], what, decide).await?;
+        let committed = self.work.commit(&[], what, decide).await?;
         if next == AfterUndo::Stop {
-            self.worker.shared.runs.read_run(plan.keys.run).await?;
-            self.worker.shared.signals.progress(plan.keys.run).notify_waiters();
+            self.work.shared().runs.read_run(plan.keys.run).await?;
+            self.work.shared().signals.progress(plan.keys.run).notify_waiters();
         }
         Ok(committed.next())
     }

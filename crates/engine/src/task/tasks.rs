@@ -88,6 +88,21 @@ impl Tasks {
         self.tasks.get(name)?.iter().find(|(spec, _)| spec.version == version)
     }
 
+    /// The code of a task as a run was planned with it; else why no step of it can run here.
+    pub(crate) fn body_of(&self, wanted: &TaskSpec) -> Result<&Arc<dyn Body>, String> {
+        if let Some(body) = self.executor(&wanted.name) {
+            return Ok(body);
+        }
+        match self.version(&wanted.name, &wanted.version).or_else(|| self.get(&wanted.name)) {
+            None => Err(format!("no worker here offers task `{}`; add the flow to the engine", wanted.name)),
+            Some((spec, _)) if spec.version != wanted.version => Err(format!(
+                "task `{}` is version {} here, and the run was planned for {}; start the run again to plan it anew",
+                wanted.name, spec.version, wanted.version
+            )),
+            Some((_, body)) => Ok(body),
+        }
+    }
+
     /// Adds all tasks of another set, or none.
     ///
     /// # Errors

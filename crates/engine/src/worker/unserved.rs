@@ -5,20 +5,14 @@
 //! claim in it, so that it is deleted only by a worker that saw the queue empty after the last step came.
 
 use super::Worker;
-use crate::{
-    Error,
-    perform::Work,
-    runs::Run,
-    shared::{Shared, lock},
-};
+use crate::{Error, runs::Run, shared::lock};
 use onceflow_core::{
     Batch, Fence, Group, Key, Name, Row,
     limits::SCAN_ROWS_MAX,
     model::{TaskSpec, program::NodeOp},
     protocol::{
-        claim,
-        ids::{Generation, RunId, StepId},
-        keys, rows,
+        ids::StepId,
+        keys,
         step::{self, Taken},
     },
 };
@@ -37,7 +31,7 @@ pub(crate) struct Unserved {
 }
 
 impl Unserved {
-    fn name(&self) -> Name {
+    pub(crate) fn name(&self) -> Name {
         keys::unserved_name(&self.class, self.tasks.iter().map(|(name, version)| (name.as_str(), version.as_str())))
     }
 }
@@ -54,7 +48,7 @@ fn tasks_of<'a>(run: &'a Run, taken: &Taken) -> Vec<&'a TaskSpec> {
 }
 
 /// The row that announces a step as unserved; `None` if it is internal.
-fn unserved_of(run: &Run, taken: &Taken) -> Option<Unserved> {
+pub(crate) fn unserved_of(run: &Run, taken: &Taken) -> Option<Unserved> {
     let tasks = tasks_of(run, taken);
     let class = run.plan.class(taken.ready_step.block, taken.step.node)?;
     let tasks = tasks.iter().map(|task| (task.name.clone(), task.version.clone())).collect();
@@ -68,69 +62,10 @@ pub(crate) fn elsewhere(run: &Run, taken: &Taken) -> Vec<Key> {
     queues.into_iter().filter(|queue| *queue != taken.claim.queue).map(|queue| queue.key(&taken.claim.name)).collect()
 }
 
-impl Shared {
-    /// The unserved tasks, each with its row as it was read.
-    pub(crate) async fn unserved(&self) -> Result<Vec<(Name, Row, Unserved)>, Error> {
-        let page = self.records.scan(self.shard(), Scan::of(keys::unserved(), SCAN_ROWS_MAX)).await?;
-        let read = |(name, row): (Name, Row)| {
-            let unserved = rows::read::<Unserved>(&row).ok_or_else(|| Error::damaged("the row of an unserved task"))?;
-            Ok((name, row, unserved))
-        };
-        page.rows.into_iter().map(read).collect()
-    }
-
-    /// The queues of unserved tasks.
-    pub(crate) async fn unserved_queues(&self) -> Result<Vec<Group>, Error> {
-        Ok(self.unserved().await?.iter().map(|(name, ..)| keys::unserved_queue(name)).collect())
-    }
-
-    /// Moves unclaimed steps of a stopped run to the internal queue, so that any worker can park them. Answers how
-    /// many.
-    pub(crate) async fn free_for_all(
-        &self,
-        queue: &Group,
-        steps: Vec<(Name, Row)>,
-        stopped: &Stopped,
-    ) -> Result<usize, Error> {
-        let mut moved = 0;
-        for (name, row) in steps {
-            let mut batch = Batch::new(self.shard());
-            if let Stopped::While(state, seen) = stopped {
-                batch.require_equals(state.clone(), seen.clone());
-            }
-            claim::move_free(&mut batch, &queue.key(&name), row, &keys::internal_queue());
-            moved += usize::from(self.records.commit(batch).await?.is_applied());
-        }
-        Ok(moved)
-    }
-
-    /// The reason why the steps of a generation are only parked or dropped now; `None` if they are to be performed.
-    pub(crate) async fn stopped(&self, id: RunId, generation: Generation) -> Result<Option<Stopped>, Error> {
-        let Some(run) = self.runs.read_run(id).await? else { return Ok(Some(Stopped::Stale)) };
-        let state = run.state();
-        Ok(match state.generation == generation {
-            false => Some(Stopped::Stale),
-            true if state.phase.is_open() && !state.phase.dispatches() => {
-                Some(Stopped::While(run.plan.keys.state(), state.to_row()))
-            }
-            true => None,
-        })
-    }
-}
-
-/// The reason why steps are not performed any more.
-#[derive(Clone)]
-pub(crate) enum Stopped {
-    /// Their generation is not valid any more.
-    Stale,
-    /// Their run has stopped, while its state is so.
-    While(Key, Row),
-}
-
 impl Worker {
     /// Looks for unserved tasks that this worker offers. True if it found new ones.
     pub(super) async fn look_for_unserved(&self) -> Result<bool, Error> {
-        let all = self.shared.unserved().await?;
+        let all = self.shared.queues().unserved().await?;
         let tasks = lock(&self.shared.tasks).clone();
         let is_here = |unserved: &Unserved| {
             let has = unserved.tasks.iter().all(|(name, version)| tasks.offer(name, version));
@@ -154,7 +89,7 @@ impl Worker {
 
     /// Deletes the rows of empty queues; moves steps of stopped runs to the internal queue.
     pub(super) async fn tidy_unserved(&self) -> Result<(), Error> {
-        for (name, seen, _) in self.shared.unserved().await? {
+        for (name, seen, _) in self.shared.queues().unserved().await? {
             let queue = keys::unserved_queue(&name);
             let page = self.shared.records.scan(self.shared.shard(), Scan::of(queue.clone(), SCAN_ROWS_MAX)).await?;
             if page.rows.is_empty() {
@@ -177,59 +112,12 @@ impl Worker {
             let Some((run, generation)) = run.zip(ready_step.map(|ready_step| ready_step.generation)) else { continue };
             let stopped = match known.entry((run, generation)) {
                 Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(entry) => entry.insert(self.shared.stopped(run, generation).await?),
+                Entry::Vacant(entry) => entry.insert(self.shared.queues().stopped(run, generation).await?),
             };
             if let Some(stopped) = stopped {
-                self.shared.free_for_all(queue, vec![(name, row)], stopped).await?;
+                self.shared.queues().free_for_all(queue, vec![(name, row)], stopped).await?;
             }
         }
         Ok(())
-    }
-}
-
-impl Work<'_> {
-    /// The queue of the step's class, if the step is in the internal queue and this worker does not claim its class,
-    /// or in the queue of a class that it had before the settings of the run changed.
-    pub(crate) fn is_elsewhere(&self, spec: &TaskSpec) -> Option<Group> {
-        let is_former = keys::class_of(&self.taken.claim.queue).is_some_and(|class| class != spec.class);
-        let is_internal = self.taken.claim.queue == keys::internal_queue();
-        let is_not_here = is_internal && !self.worker.capacity.takes(&spec.class);
-        (is_former || is_not_here).then(|| keys::class_queue(&spec.class))
-    }
-
-    /// Leaves the step to workers that offer its task.
-    pub(crate) async fn leave_to_those_who_have_it(&self, why: &str) -> Result<(), Error> {
-        if !self.worker.shared.options.is_shared() {
-            tracing::warn!(%why, "a step waits for a worker that offers its task");
-            return self.pause_and_give_back().await;
-        }
-        tracing::info!(%why, "a step is left to workers that offer its task");
-        let unserved = unserved_of(&self.run, &self.taken).expect("only tasks lack code");
-        self.move_to(keys::unserved_queue(&unserved.name()), Some(unserved)).await
-    }
-
-    /// Moves the step to another queue, unchanged. Does nothing if the step is not ours any more.
-    pub(crate) async fn move_to(&self, queue: Group, unserved: Option<Unserved>) -> Result<(), Error> {
-        let (shared, taken) = (&self.worker.shared, &self.taken);
-        let Some(row) = shared.row(taken.claim.ready_key()).await? else { return Ok(()) };
-        let state = self.run.state();
-        let mut batch = Batch::new(shared.shard());
-        // While a new plan is made, steps stay where they are: planning reads them.
-        batch.require_equals(self.run.plan.keys.state(), state.to_row());
-        taken.claim.move_to(&mut batch, &queue, row);
-        if let Some(unserved) = unserved {
-            batch.put(keys::unserved().key(unserved.name()), rows::write(&unserved));
-        }
-        self.worker.alive.release(taken.claim.fence);
-        match shared.records.commit(batch).await?.is_applied() {
-            true => Ok(()),
-            false => self.stay().await,
-        }
-    }
-
-    /// Gives back a step that could not be moved: the run has changed, or the step is not ours any more.
-    async fn stay(&self) -> Result<(), Error> {
-        self.worker.shared.runs.see_state(&self.run).await?;
-        self.pause_and_give_back().await
     }
 }

@@ -17,6 +17,7 @@ mod killed;
 mod meanwhile;
 mod preview;
 mod replan;
+mod scopes;
 mod sent;
 mod settings;
 mod shapes;

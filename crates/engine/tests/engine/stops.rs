@@ -278,7 +278,9 @@ async fn at_most_once_body_runs_again_in_a_new_plan_only_with_consent() {
 /// The batch writes a ready step that this holds for, as a worker does with a step it has claimed.
 fn notes(batch: &Batch, is_it: impl Fn(&ReadyStep) -> bool) -> bool {
     let note = |op: &Op| match op {
-        Op::Put(key, row) if key.group.kind() == Kind::Queue => step::ready_step(row).is_some_and(|ready| is_it(&ready)),
+        Op::Put(key, row) if key.group.kind() == Kind::Queue => {
+            step::ready_step(row).is_some_and(|ready| is_it(&ready))
+        }
         _ => false,
     };
     batch.ops.iter().any(note)

@@ -31,9 +31,9 @@ pub(crate) fn put<M, C: Contents<M>>(machine: &mut Machine<'_, M, C>, buffer: Op
         return;
     }
     let (was_empty, is_closed) = (store.entries.is_empty(), store.is_closed);
-    store.entries.push_back(message);
+    store.entries.push(message);
     if matches!(keep, BufferKeep::Last(most) if store.entries.len() > most as usize)
-        && let Some(oldest) = store.entries.pop_front()
+        && let Some(oldest) = store.entries.remove(0)
     {
         machine.effects.push_back(ScopeEffect::Drop(oldest));
     }

@@ -27,7 +27,7 @@ pub(crate) fn execute<M, C: Contents<M>>(machine: &mut Machine<'_, M, C>, op: Op
 fn give<M, C: Contents<M>>(machine: &mut Machine<'_, M, C>, op: OpId) {
     let collection = &mut machine.session.collections[machine.scope.slot(op)];
     collection.has_given = true;
-    let held = std::mem::take(&mut collection.held);
+    let held = collection.held.take().collect();
     machine.run(op, Feed::Many(held));
 }
 
@@ -42,6 +42,8 @@ pub(crate) fn give_what_is_there<M, C: Contents<M>>(machine: &mut Machine<'_, M,
         return true;
     }
     if held > 0 || !collection.has_given {
+        // A collect that found too few is settled: it would find fewer if it were asked again.
+        collection.has_given = true;
         clean(machine, op);
         machine.dispose(op, 0, DisposalCause::Deficient { held, min });
     }
@@ -49,6 +51,6 @@ pub(crate) fn give_what_is_there<M, C: Contents<M>>(machine: &mut Machine<'_, M,
 }
 
 pub(crate) fn clean<M, C: Contents<M>>(machine: &mut Machine<'_, M, C>, op: OpId) {
-    let held = std::mem::take(&mut machine.session.collections[machine.scope.slot(op)].held);
-    machine.effects.extend(held.into_iter().map(ScopeEffect::Drop));
+    let held = machine.session.collections[machine.scope.slot(op)].held.take();
+    machine.effects.extend(held.map(ScopeEffect::Drop));
 }

@@ -34,7 +34,7 @@ pub(crate) fn answered<M, C: Contents<M>>(
             }
             for (port, message) in list {
                 if port > 0 {
-                    machine.session.streamed.insert((op, port));
+                    machine.note_streamed(op, port);
                 }
                 machine.send(op, port, message);
             }

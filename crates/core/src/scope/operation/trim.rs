@@ -39,10 +39,15 @@ pub(crate) fn execute<M, C: Contents<M>>(machine: &mut Machine<'_, M, C>, op: Op
     }
     let number = u32::try_from(slot).expect("operations are numbered in 32 bits");
     let mut waits = 0;
-    for (order, open) in machine.session.orders.iter_mut() {
-        let OrderKind::Op(target) = open.kind else { continue };
-        if is_trimmed(&target) && !open.trims.contains(&number) {
-            hit.insert(target);
+    let orders = &machine.session.orders;
+    let concerned = orders.iter().filter_map(|(order, open)| match open.kind {
+        OrderKind::Op(target) => (is_trimmed(&target) && !open.trims.contains(&number)).then_some((order, target)),
+        OrderKind::Cleanup(_) => None,
+    });
+    let concerned: Vec<_> = concerned.collect();
+    for (order, target) in concerned {
+        hit.insert(target);
+        if let Some(open) = machine.session.orders.get_mut(order) {
             open.trims.push(number);
             waits += 1;
             if !std::mem::replace(&mut open.is_cancelled, true) {
@@ -73,7 +78,7 @@ pub(crate) fn acknowledged<M, C: Contents<M>>(machine: &mut Machine<'_, M, C>, s
         return;
     }
     let op = machine.scope.wiring.trims[slot as usize];
-    for message in std::mem::take(held) {
+    for message in held.take().collect::<Vec<_>>() {
         machine.send(op, 0, message);
     }
     machine.deactivate(op);
@@ -81,9 +86,9 @@ pub(crate) fn acknowledged<M, C: Contents<M>>(machine: &mut Machine<'_, M, C>, s
 
 pub(crate) fn clean<M, C: Contents<M>>(machine: &mut Machine<'_, M, C>, op: OpId) {
     let slot = machine.scope.slot(op);
-    let held = std::mem::take(&mut machine.session.trims[slot].1);
+    let held = &mut machine.session.trims[slot].1;
     if !held.is_empty() {
-        machine.effects.extend(held.into_iter().map(ScopeEffect::Drop));
+        machine.effects.extend(held.take().map(ScopeEffect::Drop));
         machine.deactivate(op);
     }
 }

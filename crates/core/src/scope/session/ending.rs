@@ -123,7 +123,7 @@ impl<M, C: Contents<M>> Machine<'_, M, C> {
     fn finish(&mut self, outcome: Result<M, CancelCause>) {
         self.session.stage = Stage::Done;
         for store in &mut self.session.stores {
-            self.effects.extend(store.entries.drain(..).map(ScopeEffect::Drop));
+            self.effects.extend(store.entries.take().map(ScopeEffect::Drop));
         }
         self.session.reach = None;
         let disposals = std::mem::take(&mut self.session.disposals);

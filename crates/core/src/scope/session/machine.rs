@@ -113,6 +113,18 @@ impl<M, C: Contents<M>> Machine<'_, M, C> {
             }
         }
         self.session.disposals.insert((op, port), cause);
+        if let Some(recorder) = &mut self.session.recorder {
+            recorder.disposals.push((op, port));
+        }
+    }
+
+    /// Records that a stream of an operation was sent by.
+    pub(crate) fn note_streamed(&mut self, op: OpId, port: u32) {
+        if self.session.streamed.insert((op, port))
+            && let Some(recorder) = &mut self.session.recorder
+        {
+            recorder.streamed.push((op, port));
+        }
     }
 
     /// Asks the driver to run an operation.
@@ -184,7 +196,7 @@ impl<M, C: Contents<M>> Machine<'_, M, C> {
         let open = self.session.orders.get(order).filter(|open| !open.is_cancelled);
         match open.map(|open| open.kind) {
             Some(OrderKind::Op(op)) if self.is_running() => {
-                self.session.streamed.insert((op, port));
+                self.note_streamed(op, port);
                 self.send(op, port, message);
             }
             _ => self.effects.push_back(ScopeEffect::Drop(message)),

@@ -2,10 +2,11 @@
 //! nothing, so a duplicate cannot be counted twice.
 
 use crate::scope::{definition::OpId, effect::OrderId};
+use serde::{Deserialize, Serialize};
 
 /// The operation or cleanup flow that an order works for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OrderKind {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OrderKind {
     /// An operation.
     Op(OpId),
     /// A cleanup flow.
@@ -13,7 +14,7 @@ pub(crate) enum OrderKind {
 }
 
 /// One order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Open {
     pub(crate) kind: OrderKind,
     /// It was told to end.
@@ -27,30 +28,86 @@ pub(crate) struct Open {
 pub(crate) struct Orders {
     slots: Vec<(u32, Option<Open>)>,
     free: Vec<u32>,
+    /// The turn of the next order: no two orders of a session have the same.
+    turns: u32,
+    /// Orders that came, changed or went since they were last asked for, if anybody asks.
+    touched: Option<Vec<OrderId>>,
 }
 
 impl Orders {
     pub(crate) fn add(&mut self, kind: OrderKind) -> OrderId {
         let open = Some(Open { kind, is_cancelled: false, trims: Vec::new() });
-        match self.free.pop() {
+        let turn = self.turns;
+        self.turns = self.turns.wrapping_add(1);
+        let id = match self.free.pop() {
             Some(slot) => {
-                let (turn, place) = &mut self.slots[slot as usize];
-                assert!(place.is_none(), "slot {slot} is free and taken");
-                *turn = turn.wrapping_add(1);
-                *place = open;
-                OrderId { slot, turn: *turn }
+                let place = &mut self.slots[slot as usize];
+                assert!(place.1.is_none(), "slot {slot} is free and taken");
+                *place = (turn, open);
+                OrderId { slot, turn }
             }
             None => {
                 let slot = u32::try_from(self.slots.len()).expect("fewer than four billion orders at a time");
-                self.slots.push((0, open));
-                OrderId { slot, turn: 0 }
+                self.slots.push((turn, open));
+                OrderId { slot, turn }
             }
+        };
+        self.touch(id);
+        id
+    }
+
+    fn touch(&mut self, id: OrderId) {
+        if let Some(touched) = &mut self.touched {
+            touched.push(id);
         }
     }
 
+    /// Begins to note which orders change.
+    pub(crate) fn record(&mut self) {
+        self.touched = Some(Vec::new());
+    }
+
+    pub(crate) fn take_touched(&mut self) -> Vec<OrderId> {
+        let mut touched = self.touched.as_mut().map(std::mem::take).unwrap_or_default();
+        touched.sort_unstable();
+        touched.dedup();
+        touched
+    }
+
+    pub(crate) fn turns(&self) -> u32 {
+        self.turns
+    }
+
+    pub(crate) fn set_turns(&mut self, turns: u32) {
+        self.turns = turns;
+    }
+
+    /// Puts an order back into its slot.
+    pub(crate) fn restore(&mut self, id: OrderId, open: Open) {
+        let slot = id.slot as usize;
+        if self.slots.len() <= slot {
+            self.slots.resize(slot + 1, (0, None));
+        }
+        self.slots[slot] = (id.turn, Some(open));
+    }
+
+    /// Finds the free slots after orders were put back.
+    pub(crate) fn rebuild_free(&mut self) {
+        self.free = (0..).zip(&self.slots).filter(|(_, (_, place))| place.is_none()).map(|(slot, _)| slot).collect();
+    }
+
+    /// All orders, by slot.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (OrderId, &Open)> {
+        (0..).zip(&self.slots).filter_map(|(slot, (turn, place))| {
+            let id = OrderId { slot, turn: *turn };
+            place.as_ref().map(move |open| (id, open))
+        })
+    }
+
     pub(crate) fn get_mut(&mut self, order: OrderId) -> Option<&mut Open> {
-        let (turn, place) = self.slots.get_mut(order.slot as usize)?;
-        if *turn == order.turn { place.as_mut() } else { None }
+        self.get(order)?;
+        self.touch(order);
+        self.slots[order.slot as usize].1.as_mut()
     }
 
     pub(crate) fn get(&self, order: OrderId) -> Option<&Open> {
@@ -65,6 +122,7 @@ impl Orders {
         }
         let open = place.take()?;
         self.free.push(order.slot);
+        self.touch(order);
         Some(open)
     }
 
@@ -72,8 +130,12 @@ impl Orders {
         self.slots.len() - self.free.len()
     }
 
-    /// All orders, by slot.
+    /// All orders, by slot. All count as changed.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (OrderId, &mut Open)> {
+        if let Some(touched) = &mut self.touched {
+            let orders = (0..).zip(&self.slots).filter(|(_, (_, place))| place.is_some());
+            touched.extend(orders.map(|(slot, (turn, _))| OrderId { slot, turn: *turn }));
+        }
         (0..).zip(&mut self.slots).filter_map(|(slot, (turn, place))| {
             let id = OrderId { slot, turn: *turn };
             place.as_mut().map(move |open| (id, open))

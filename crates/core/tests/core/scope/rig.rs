@@ -2,8 +2,11 @@
 //! happen.
 
 use super::draw::{Drawn, Kind, behave};
-use onceflow_core::scope::{
-    CancelCause, Contents, Emitted, Feed, OpId, OrderId, Scope, ScopeEffect, ScopeEvent, Session, SessionPhase,
+use onceflow_core::{
+    Name, Row,
+    scope::{
+        CancelCause, Contents, Emitted, Feed, OpId, OrderId, Scope, ScopeEffect, ScopeEvent, Session, SessionPhase,
+    },
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -41,8 +44,21 @@ pub(super) fn words(cause: &CancelCause) -> String {
     }
 }
 
-pub(super) fn run(scope: &Scope, drawn: &Drawn) -> Seen {
-    let mut session = Session::new(scope);
+/// Stores a session as rows, as a durable driver does, and reads it back.
+fn stored_and_read(scope: &Scope, mut session: Session<i64>, rows: &mut BTreeMap<Name, Row>) -> Session<i64> {
+    for (name, row) in session.take_changes(scope) {
+        match row {
+            Some(row) => rows.insert(name, row),
+            None => rows.remove(&name),
+        };
+    }
+    Session::restore(scope, rows.iter()).expect("a session reads the rows that it wrote")
+}
+
+/// Runs a session to its end; if `is_stored`, the session is stored and read back whenever it waits.
+pub(super) fn run(scope: &Scope, drawn: &Drawn, is_stored: bool) -> Seen {
+    let mut session = Session::recorded(scope);
+    let mut rows = BTreeMap::new();
     let mut effects = VecDeque::new();
     let mut futures: VecDeque<(OrderId, OpId, i64)> = VecDeque::new();
     let mut found = BTreeMap::new();
@@ -91,6 +107,9 @@ pub(super) fn run(scope: &Scope, drawn: &Drawn) -> Seen {
                 session.apply(scope, &Numbers, ScopeEvent::Idle, &mut effects);
                 if !effects.is_empty() {
                     continue;
+                }
+                if is_stored {
+                    session = stored_and_read(scope, session, &mut rows);
                 }
                 let (order, op, message) = futures.pop_front().expect("a session that is not done waits for something");
                 let emitted = Emitted::Many(behave(drawn.ops[index(scope, op)].0, &[message]));

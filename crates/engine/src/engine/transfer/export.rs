@@ -1,7 +1,7 @@
 //! Writes a run to a stream.
 
 use super::{EVENTS_NAME, ExportedRun, MAGIC, MANIFEST_BYTES_MAX, Tree, Whole};
-use crate::{Error, Handle, data};
+use crate::{Error, Handle, data, engine::known::PreviousPlan};
 use futures_util::{TryStreamExt, future::BoxFuture};
 use onceflow_core::{
     Digest,
@@ -109,7 +109,7 @@ impl Handle {
             let mut contents =
                 Contents { key: &self.key, values: &shared.values, listed: 0, at: BTreeMap::new(), all: vec![] };
             let program = finished.header.full.clone().unwrap_or_else(|| finished.header.program.clone());
-            let is_there = shared.before(&finished.header).await?.is_some();
+            let is_there = PreviousPlan::read(&shared.values, &finished.header).await?.is_some();
             let program = is_there.then(|| contents.add(&program));
             let sealed = finished.sealed.as_ref().map(|sealed| contents.add(sealed));
             let mut outputs = Vec::with_capacity(finished.outputs.len());
@@ -118,7 +118,7 @@ impl Handle {
             }
             let mut kept = Vec::new();
             let group = Keys::new(finished.run, finished.generation).kept;
-            for (name, row) in shared.all_rows(group, b"m").await? {
+            for (name, row) in shared.kernel.all_rows(group, b"m").await? {
                 let memo: Memo = rows::read(&row).ok_or_else(|| Error::damaged("what a step gave before"))?;
                 let mut wholes = Vec::with_capacity(memo.outputs.len());
                 for outcome in &memo.outputs {
@@ -139,8 +139,8 @@ impl Handle {
                 kept,
                 program,
                 sealed,
-                reasons: plain(shared.all_rows(keys::reasons(finished.run), b"").await?),
-                logs: plain(shared.all_rows(keys::logs(finished.run), b"").await?),
+                reasons: plain(shared.kernel.all_rows(keys::reasons(finished.run), b"").await?),
+                logs: plain(shared.kernel.all_rows(keys::logs(finished.run), b"").await?),
                 beside,
                 contents: contents.all.iter().map(|stored| (stored.digest, stored.len)).collect(),
                 header: finished.header,

@@ -1,12 +1,12 @@
 //! An attempt: runs user code with its inputs and its time limit, and catches its panics.
 
-use super::super::Work;
 use crate::{
     Error,
     events::EventKind,
     kernel::{Heartbeat, Stop},
+    perform::{Work, logs::keep_log},
     shared::lock,
-    task::{Aside, At, Attempt, AttemptEnd, Data, Failure, Path, Resumed, Step, Suspension, Tx},
+    task::{Aside, At, Attempt, AttemptEnd, Body, Data, Failure, Path, Resumed, Step, Suspension, Tx},
     worker::{Capacity, Reserved, Whose},
 };
 use futures_util::{
@@ -14,7 +14,10 @@ use futures_util::{
     future::{Either, select},
 };
 use onceflow_core::{
-    model::{Effect, FusedSource, TaskSpec, program::NodeOp},
+    model::{
+        Effect, FusedSource, FusedTask, TaskSpec,
+        program::{NodeOp, Program},
+    },
     protocol::rows::Held,
 };
 use onceflow_store::{BoxFuture, World};
@@ -51,73 +54,62 @@ pub(in crate::perform) fn overrun(ms: u64) -> String {
     format!("it took longer than {ms} ms, and its thread cannot be stopped; waiting for it to return")
 }
 
-impl Work<'_> {
-    /// Runs the body, or the bodies of a fused step, once.
-    pub(super) async fn attempt(
+/// One run of the body of a task, or of the bodies of a fused step.
+pub(super) struct BodyRun<'a> {
+    pub(super) work: &'a Work<'a>,
+    pub(super) spec: &'a TaskSpec,
+    pub(super) inputs: &'a [Held],
+    /// The number of the attempt, from one.
+    pub(super) attempt: u32,
+}
+
+impl BodyRun<'_> {
+    /// Runs the body with its inputs.
+    pub(super) async fn perform(
         &self,
-        spec: &TaskSpec,
-        attempt: u32,
-        (inputs, loaded): (&[Held], Vec<Data>),
+        loaded: Vec<Data>,
         resumed: Option<&Resumed>,
         (tx, reserved): (Option<Tx>, &Arc<Mutex<Option<Reserved>>>),
     ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
-        let shared = &self.worker.shared;
+        let shared = self.work.shared();
         if shared.events.wanted() {
-            let address = self.address().await?;
-            self.tell_in_order(shared.records.position(), EventKind::WillRun { address, attempt }).await;
+            let address = self.work.address().await?;
+            self.work
+                .tell_in_order(shared.records.position(), EventKind::WillRun { address, attempt: self.attempt })
+                .await;
         }
-        let plan = &self.run.plan;
-        let node = self.taken.node(plan);
+        let plan = &self.work.run.plan;
+        let node = self.work.taken.node(plan);
         let given = match &node.op {
             NodeOp::Task(task) => {
-                let at = self.at(None, inputs).await?;
+                let at = at(self.work, None, self.inputs).await?;
                 let resumed = resumed.cloned().map(Arc::new);
-                let step = Step { at, attempt, resumed, tx, reserved: Some(reserved.clone()), aside: None };
-                self.one(*task, step, loaded, spec.timeout_ms).await?
+                let step =
+                    Step { at, attempt: self.attempt, resumed, tx, reserved: Some(reserved.clone()), aside: None };
+                self.one(*task, step, loaded).await?
             }
-            NodeOp::Fused(tasks) => self.fused(tasks, attempt, inputs, &loaded, spec.timeout_ms).await?,
+            NodeOp::Fused(tasks) => self.fused(tasks, &loaded).await?,
             _ => unreachable!("only tasks have bodies"),
         };
         Ok(match &node.op {
-            NodeOp::Task(task) => given.and_then(|given| self.complete(*task, given)),
+            NodeOp::Task(task) => given.and_then(|given| complete(&plan.program, *task, given)),
             _ => given,
         })
     }
 
-    /// Checks that the body gave as many outputs as its task has.
-    pub(super) fn complete(&self, task: u32, mut given: Vec<Data>) -> Result<Vec<Data>, Interrupted> {
-        let wanted = self.run.plan.program.tasks[task as usize].outputs.len();
-        if given.len() == wanted {
-            if wanted == 0 {
-                // A task without outputs is done.
-                given.push(Data::Bytes(bytes::Bytes::from_static(&[0xc0])));
-            }
-            return Ok(given);
-        }
-        let why = format!("the body gave {} outputs, and the task has {wanted}", given.len());
-        Err(Interrupted::Failed(Failure::new(why).finally()))
-    }
-
-    async fn fused(
-        &self,
-        tasks: &[onceflow_core::model::FusedTask],
-        attempt: u32,
-        held: &[Held],
-        inputs: &[Data],
-        timeout_ms: Option<u64>,
-    ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
-        let node = self.taken.node(&self.run.plan);
+    async fn fused(&self, tasks: &[FusedTask], inputs: &[Data]) -> Result<Result<Vec<Data>, Interrupted>, Error> {
+        let node = self.work.taken.node(&self.work.run.plan);
         let mut given: Vec<Vec<Data>> = Vec::with_capacity(tasks.len());
         let mut outputs = vec![Data::None; node.outputs.len()];
-        for (at, fused) in tasks.iter().enumerate() {
+        for (position, fused) in tasks.iter().enumerate() {
             let input = |source: &FusedSource| match source {
                 FusedSource::Input(port) => inputs[usize::from(*port)].clone(),
                 FusedSource::Task(task, port) => given[usize::from(*task)][usize::from(*port)].clone(),
             };
             let inputs = fused.inputs.iter().map(input).collect();
-            let at = self.at(Some(at as u16), held).await?;
-            let step = Step { at, attempt, resumed: None, tx: None, reserved: None, aside: None };
-            let one = match self.one(fused.task, step, inputs, timeout_ms).await? {
+            let at = at(self.work, Some(position as u16), self.inputs).await?;
+            let step = Step { at, attempt: self.attempt, resumed: None, tx: None, reserved: None, aside: None };
+            let one = match self.one(fused.task, step, inputs).await? {
                 Ok(one) => one,
                 Err(Interrupted::Suspended(_)) => {
                     let why = "a task that is fused with others cannot be suspended; give it a class of its own";
@@ -125,7 +117,7 @@ impl Work<'_> {
                 }
                 Err(interrupted) => return Ok(Err(interrupted)),
             };
-            let one = match self.complete(fused.task, one) {
+            let one = match complete(&self.work.run.plan.program, fused.task, one) {
                 Ok(one) => one,
                 Err(interrupted) => return Ok(Err(interrupted)),
             };
@@ -139,32 +131,26 @@ impl Work<'_> {
         Ok(Ok(outputs))
     }
 
-    async fn one(
-        &self,
-        task: u32,
-        mut step: Step,
-        inputs: Vec<Data>,
-        timeout_ms: Option<u64>,
-    ) -> Result<Result<Vec<Data>, Interrupted>, Error> {
-        let body = match self.body(task) {
+    async fn one(&self, task: u32, mut step: Step, inputs: Vec<Data>) -> Result<Result<Vec<Data>, Interrupted>, Error> {
+        let body = match body_of(self.work, task) {
             Ok(body) => body,
             Err(why) => return Ok(Err(Interrupted::Failed(Failure::new(why).finally()))),
         };
-        let attempt = step.attempt;
-        let shared = &self.worker.shared;
+        let timeout_ms = self.spec.timeout_ms;
+        let shared = self.work.shared();
         let (wants_log, wants_used) = (shared.options.is_shared(), shared.events.wanted());
         let is_told = wants_log || wants_used || timeout_ms.is_some();
         let aside = is_told.then(|| Arc::new(Aside { wants_log, ..Aside::default() }));
         step.aside.clone_from(&aside);
         // An at-most-once body is not given up: its late result may still be committed. The watch begins before the
         // first line of user code, which may block for as long as it likes.
-        let only_once = self.run.plan.program.tasks[task as usize].effect == Effect::AtMostOnce;
-        let heartbeat = self.heartbeat(!only_once);
+        let only_once = self.work.run.plan.program.tasks[task as usize].effect == Effect::AtMostOnce;
+        let heartbeat = self.work.heartbeat(!only_once);
         let started = match catch_unwind(AssertUnwindSafe(|| body.start(step, inputs))) {
             Ok(started) => started,
             Err(panic) => Attempt::Done(Err(panicked(&*panic))),
         };
-        let (world, capacity) = (&*self.worker.shared.world, &self.worker.capacity);
+        let (world, capacity) = (&*self.work.shared().world, &self.work.worker.capacity);
         let thread = Started::default();
         let watched = (timeout_ms, only_once, &heartbeat);
         let given = match started {
@@ -187,9 +173,9 @@ impl Work<'_> {
         };
         drop(heartbeat);
         if let Some(aside) = aside {
-            if let Err(error) = self.told_aside(&aside, attempt, given.is_err()).await {
+            if let Err(error) = self.told_aside(&aside, given.is_err()).await {
                 // Its outputs are worth more than its log.
-                tracing::warn!(%error, step = ?self.taken.step, "failed to keep the log of a step; dropping it");
+                tracing::warn!(%error, step = ?self.work.taken.step, "failed to keep the log of a step; dropping it");
             }
             if let Err(Interrupted::TimedOut(ms, _)) = given {
                 return Ok(Err(Interrupted::TimedOut(ms, std::mem::take(&mut *lock(&aside.last_words)))));
@@ -198,15 +184,15 @@ impl Work<'_> {
         Ok(given)
     }
 
-    async fn told_aside(&self, aside: &Aside, attempt: u32, has_failed: bool) -> Result<(), Error> {
+    async fn told_aside(&self, aside: &Aside, has_failed: bool) -> Result<(), Error> {
         let (wrote, used) = (lock(&aside.wrote).take(), lock(&aside.used).take());
         if let Some(text) = wrote {
-            self.keep_log(attempt, has_failed, text).await?;
+            keep_log(self.work, self.attempt, has_failed, text).await?;
         }
         if let Some(used) = used {
-            let address = self.address().await?;
-            let position = self.worker.shared.records.position();
-            self.tell_in_order(position, EventKind::DidUse { address, attempt, used }).await;
+            let address = self.work.address().await?;
+            let position = self.work.shared().records.position();
+            self.work.tell_in_order(position, EventKind::DidUse { address, attempt: self.attempt, used }).await;
         }
         Ok(())
     }
@@ -224,7 +210,7 @@ impl Work<'_> {
             return given.map_err(Interrupted::Failed);
         }
         let timeout: BoxFuture<'_, ()> = match timeout_ms {
-            Some(ms) => self.worker.shared.world.sleep(ms),
+            Some(ms) => self.work.shared().world.sleep(ms),
             None => Box::pin(std::future::pending()),
         };
         let stopped: BoxFuture<'_, Stop> = match only_once {
@@ -241,7 +227,7 @@ impl Work<'_> {
         };
         if thread.load(SeqCst) {
             if let Interrupted::TimedOut(ms, _) = interrupted {
-                self.tell_held_up(&overrun(ms)).await;
+                self.work.tell_held_up(&overrun(ms)).await;
             }
             let given = body.await;
             // The at-most-once body is over, and its outcome is known.
@@ -251,26 +237,46 @@ impl Work<'_> {
         }
         Err(interrupted)
     }
+}
 
-    pub(super) async fn at(&self, fused: Option<u16>, inputs: &[Held]) -> Result<Arc<At>, Error> {
-        let plan = &self.run.plan;
-        let path = Path { block: self.taken.ready_step.block, node: self.taken.step.node, fused };
-        let place = self.worker.shared.runs.place(&self.run, self.taken.step.frame, self.taken.step.index).await?;
-        let task = match (&self.taken.node(plan).op, fused) {
-            (NodeOp::Task(task), _) => *task,
-            (NodeOp::Fused(tasks), Some(at)) => tasks[usize::from(at)].task,
-            _ => unreachable!("only tasks have bodies"),
-        };
-        Ok(Arc::new(At {
-            run: plan.keys.run,
-            inputs: inputs.to_vec(),
-            place,
-            program: plan.program.clone(),
-            path,
-            task,
-            resources: self.worker.shared.resources(),
-        }))
+/// Checks that the body gave as many outputs as its task has.
+pub(super) fn complete(program: &Program, task: u32, mut given: Vec<Data>) -> Result<Vec<Data>, Interrupted> {
+    let wanted = program.tasks[task as usize].outputs.len();
+    if given.len() == wanted {
+        if wanted == 0 {
+            // A task without outputs is done.
+            given.push(Data::Bytes(bytes::Bytes::from_static(&[0xc0])));
+        }
+        return Ok(given);
     }
+    let why = format!("the body gave {} outputs, and the task has {wanted}", given.len());
+    Err(Interrupted::Failed(Failure::new(why).finally()))
+}
+
+/// The code of a task of the step's program; else why it cannot run here.
+pub(super) fn body_of(work: &Work<'_>, task: u32) -> Result<Arc<dyn Body>, String> {
+    work.shared().tasks().body_of(&work.run.plan.program.tasks[task as usize]).cloned()
+}
+
+/// The place of a step's body in its run.
+pub(super) async fn at(work: &Work<'_>, fused: Option<u16>, inputs: &[Held]) -> Result<Arc<At>, Error> {
+    let plan = &work.run.plan;
+    let path = Path { block: work.taken.ready_step.block, node: work.taken.step.node, fused };
+    let place = work.shared().runs.place(&work.run, work.taken.step.frame, work.taken.step.index).await?;
+    let task = match (&work.taken.node(plan).op, fused) {
+        (NodeOp::Task(task), _) => *task,
+        (NodeOp::Fused(tasks), Some(at)) => tasks[usize::from(at)].task,
+        _ => unreachable!("only tasks have bodies"),
+    };
+    Ok(Arc::new(At {
+        run: plan.keys.run,
+        inputs: inputs.to_vec(),
+        place,
+        program: plan.program.clone(),
+        path,
+        task,
+        resources: work.shared().resources(),
+    }))
 }
 
 /// Turns a panic of the future into a failure.

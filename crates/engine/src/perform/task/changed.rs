@@ -2,12 +2,12 @@
 //! are compared when a body is given them and again when it is done. If one changed in between, the body may have read
 //! either version: its outputs are dropped, and the run waits to be planned with the new content.
 
-use super::{super::Work, Interrupted, shortened};
-use crate::{Error, data::Scratch, error::SOURCE_CHANGED, events::EventKind, perform::Job, task::Data, worker::Slot};
+use super::{Interrupted, TaskStep, shortened};
+use crate::{Error, data::Scratch, error::SOURCE_CHANGED, events::EventKind, perform::Job, task::Data};
 use onceflow_core::protocol::rows::Failed;
 use onceflow_store::values::{self, SourceError};
 
-impl Work<'_> {
+impl TaskStep<'_> {
     /// The first input file that changed during an attempt, also a failed one, which may have failed because of it.
     pub(super) async fn inputs_changed(
         &self,
@@ -20,7 +20,7 @@ impl Work<'_> {
             Ok(_) | Err(Interrupted::Failed(_) | Interrupted::TimedOut(..) | Interrupted::Suspended(_)) => {}
         }
         let opened = scratch.sources();
-        match self.worker.shared.values.check_sources(opened).await {
+        match self.work.shared().values.check_sources(opened).await {
             Ok(()) => Ok(None),
             Err(values::Error::Source(changed)) => Ok(Some(*changed)),
             Err(error) => Err(error.into()),
@@ -31,7 +31,6 @@ impl Work<'_> {
     /// of date.
     pub(super) async fn park_changed(
         &self,
-        slot: &Slot,
         attempt: u32,
         (changed, interrupted): (&SourceError, Option<Interrupted>),
         started: bool,
@@ -46,8 +45,8 @@ impl Work<'_> {
         if let Some(Interrupted::Failed(failure)) = interrupted {
             causes.extend(failure.causes);
         }
-        let failed = Failed { address: self.address().await?.into(), attempt, causes: shortened(causes), started };
+        let failed = Failed { address: self.work.address().await?.into(), attempt, causes: shortened(causes), started };
         let what = EventKind::DidFail(failed.clone());
-        self.park_failed(slot, failed, Some(what)).await
+        self.work.park_failed(failed, Some(what)).await
     }
 }

@@ -1,16 +1,19 @@
 //! An at-most-once step that was started, and whose outcome is unknown. Its own check may find out, the worker that
 //! started it may still commit its result; else the run waits for an operator (`onceflow resolve`).
 
-use super::super::Work;
+use super::{
+    TaskStep,
+    body::{at, body_of, complete},
+};
 use crate::{
     Error, data,
     events::EventKind,
     handle::noted,
     kernel::{Job, OutsideCommit, WorkCommit},
+    perform::{Work, memo::StepMemo},
     runs::Run,
     shared::Shared,
     task::{Step, Verdict},
-    worker::Slot,
 };
 use futures_util::FutureExt;
 use onceflow_core::{
@@ -22,7 +25,7 @@ use onceflow_core::{
         ids::StepId,
         memo::memo_of,
         premise::Premise,
-        rows::{Frame, Held, Parked, Phase, Received, RunState, Why},
+        rows::{Frame, Parked, Phase, Received, RunState, Why},
         run,
         step::{self, Taken},
     },
@@ -30,18 +33,18 @@ use onceflow_core::{
 use onceflow_store::values::ValueChange;
 use std::sync::Arc;
 
-impl Work<'_> {
+impl TaskStep<'_> {
     /// Asks the task's own check for the outcome of the body that was started.
-    pub(super) async fn verify(&self, inputs: &[Held]) -> Result<Verdict, Error> {
-        let NodeOp::Task(task) = &self.taken.node(&self.run.plan).op else { return Ok(Verdict::Unknown) };
-        let Ok(body) = self.body(*task) else { return Ok(Verdict::Unknown) };
-        let scratch = self.scratch().without_checks();
-        let _heartbeat = self.heartbeat(false);
-        let loaded = data::load_all(&self.worker.shared.values, inputs, Some(&scratch)).await?;
+    pub(super) async fn verify(&self) -> Result<Verdict, Error> {
+        let NodeOp::Task(task) = &self.work.taken.node(&self.work.run.plan).op else { return Ok(Verdict::Unknown) };
+        let Ok(body) = body_of(self.work, *task) else { return Ok(Verdict::Unknown) };
+        let scratch = self.work.scratch().without_checks();
+        let _heartbeat = self.work.heartbeat(false);
+        let loaded = data::load_all(&self.work.shared().values, &self.inputs, Some(&scratch)).await?;
         let step = Step {
-            at: self.at(None, inputs).await?,
-            attempt: self.taken.ready_step.failed + 1,
-            resumed: self.taken.ready_step.resumed.clone().map(Arc::new),
+            at: at(self.work, None, &self.inputs).await?,
+            attempt: self.work.taken.ready_step.failed + 1,
+            resumed: self.work.taken.ready_step.resumed.clone().map(Arc::new),
             tx: None,
             reserved: None,
             aside: None,
@@ -51,81 +54,85 @@ impl Work<'_> {
         let verdict = std::panic::AssertUnwindSafe(verdict).catch_unwind().await.unwrap_or(Verdict::Unknown);
         Ok(match verdict {
             // The outputs it reports must fit the task.
-            Verdict::Done(given) => self.complete(*task, given).map_or(Verdict::Unknown, Verdict::Done),
+            Verdict::Done(given) => {
+                complete(&self.work.run.plan.program, *task, given).map_or(Verdict::Unknown, Verdict::Done)
+            }
             verdict => verdict,
         })
     }
 
     /// Parks the step as unknown: the run waits for an operator to report the outcome.
-    pub(super) async fn park_unknown(&self, slot: &Slot, started: Fence) -> Result<Option<Job>, Error> {
-        let address = self.address().await?;
+    pub(super) async fn park_unknown(&self, started: Fence) -> Result<Option<Job>, Error> {
+        let address = self.work.address().await?;
         let why = Why::Unknown { started, address: address.as_str().into() };
-        let park = |state: RunState| step::park(&self.run.plan, state, &self.taken, why.clone(), state.phase);
-        self.commit_outcome(slot, &[], Some(EventKind::DidMarkUnknown { address }), park).await.map(WorkCommit::next)
+        let park = |state: RunState| step::park(&self.work.run.plan, state, &self.work.taken, why.clone(), state.phase);
+        self.work.commit_outcome(&[], Some(EventKind::DidMarkUnknown { address }), park).await.map(WorkCommit::next)
     }
+}
 
-    /// Commits the result of an at-most-once body whose claim was lost meanwhile: the result is valid until an operator
-    /// reports another outcome. Until the step is parked its ready row bears the mark of this worker, and the result
+/// The result of an at-most-once body whose claim was lost before it could be committed.
+pub(super) struct LateResult<'a> {
+    pub(super) work: &'a Work<'a>,
+    pub(super) outcomes: &'a [Outcome],
+    pub(super) changes: &'a [ValueChange],
+    pub(super) memo: &'a StepMemo<'a>,
+}
+
+impl LateResult<'_> {
+    /// Commits the result, which is valid until an operator reports another outcome. Until the step is parked its ready row bears the mark of this worker, and the result
     /// goes into one batch with it, whichever worker has claimed the step since; after that the parked row takes the
     /// result.
-    pub(super) async fn commit_late(
-        &self,
-        outcomes: &[Outcome],
-        changes: &[ValueChange],
-        memo: Option<&Digest>,
-    ) -> Result<(), Error> {
-        let (shared, plan) = (&self.worker.shared, &self.run.plan);
-        while shared.runs.see_state(&self.run).await? && self.run.state().phase.is_open() {
+    pub(super) async fn commit(&self) -> Result<(), Error> {
+        let (shared, plan) = (self.work.shared(), &self.work.run.plan);
+        while shared.runs.see_state(&self.work.run).await? && self.work.run.state().phase.is_open() {
             let Some((taken, claim, row)) = self.marked_as_started().await? else { break };
-            let memo = match memo {
-                Some(memo) if self.kept(Some(memo)).await?.is_none() => Some(memo),
-                _ => None,
-            };
-            let mut draft = step::commit_late(plan, self.run.state(), &taken, (claim, row), outcomes);
+            let memo = self.memo.if_not_kept().await?;
+            let mut draft = step::commit_late(plan, self.work.run.state(), &taken, (claim, row), self.outcomes);
             if let Some(memo) = memo {
-                step::keep(plan, &mut draft, memo, outcomes);
+                step::keep(plan, &mut draft, memo, self.outcomes);
             }
             // Refused if the state, the claim or the row changed: all three are read again.
-            if let OutsideCommit::Applied(position) = shared.commit_outside(draft, changes).await? {
-                self.worker.announcement.count_done(plan.keys.run);
-                self.got_on(self.taken.frame.shape, self.taken.step.node);
-                let address = self.address_if_wanted().await.unwrap_or_default();
-                self.tell_in_order(position, EventKind::DidCommit { address }).await;
+            if let OutsideCommit::Applied(position) = shared.commit_outside(draft, self.changes).await? {
+                self.work.worker.announcement.count_done(plan.keys.run);
+                self.work.got_on(self.work.taken.frame.shape, self.work.taken.step.node);
+                let address = self.work.address_if_wanted().await.unwrap_or_default();
+                self.work.tell_in_order(position, EventKind::DidCommit { address }).await;
                 return Ok(());
             }
         }
-        self.resolve_parked(outcomes, changes).await
+        self.resolve_parked().await
     }
 
     /// The step where it stands now, with its claim and its ready row, if that row says that this worker started the
     /// body.
     async fn marked_as_started(&self) -> Result<Option<(Taken, Option<Row>, Row)>, Error> {
-        let shared = &self.worker.shared;
-        let mut keys = vec![self.taken.claim.ready_key()];
-        keys.extend(crate::worker::unserved::elsewhere(&self.run, &self.taken));
+        let shared = self.work.shared();
+        let mut keys = vec![self.work.taken.claim.ready_key()];
+        keys.extend(crate::worker::unserved::elsewhere(&self.work.run, &self.work.taken));
         for key in keys {
             let rows = [claim::claim_key(&key), key.clone()];
             let mut found = shared.records.get(shared.shard(), &rows).await?;
             let (Some(row), claim) = (found.pop().flatten(), found.pop().flatten()) else { continue };
             let ready_step = step::ready_step(&row);
-            if ready_step.is_some_and(|ready_step| ready_step.started == Some(self.taken.claim.fence)) {
-                let claimed = WorkClaim { queue: key.group, ..self.taken.claim.clone() };
-                return Ok(Some((Taken { claim: claimed, ..self.taken.clone() }, claim, row)));
+            if ready_step.is_some_and(|ready_step| ready_step.started == Some(self.work.taken.claim.fence)) {
+                let claimed = WorkClaim { queue: key.group, ..self.work.taken.claim.clone() };
+                return Ok(Some((Taken { claim: claimed, ..self.work.taken.clone() }, claim, row)));
             }
         }
         Ok(None)
     }
 
     /// Resolves a step that is parked as unknown with the result of its body, unless an outcome was reported before.
-    async fn resolve_parked(&self, outcomes: &[Outcome], changes: &[ValueChange]) -> Result<(), Error> {
-        let shared = &self.worker.shared;
-        let key = self.run.plan.keys.parked(self.taken.step);
+    async fn resolve_parked(&self) -> Result<(), Error> {
+        let shared = self.work.shared();
+        let key = self.work.run.plan.keys.parked(self.work.taken.step);
         let Some(row) = shared.row(key).await? else { return Ok(()) };
         let parked = onceflow_core::protocol::rows::read::<Parked>(&row);
         if let Some(parked) = parked
-            && matches!(parked.why, Why::Unknown { started, .. } if started == self.taken.claim.fence)
+            && matches!(parked.why, Why::Unknown { started, .. } if started == self.work.taken.claim.fence)
         {
-            shared.decide_done(&self.run, (self.taken.step, &row, &parked), outcomes, changes, None).await?;
+            let step = (self.work.taken.step, &row, &parked);
+            decide_done(shared, &self.work.run, step, self.outcomes, self.changes, None).await?;
         }
         Ok(())
     }
@@ -155,61 +162,51 @@ fn memo_of_parked(
     Some(memo_of(&plan.program, node, address, &taken.inputs(plan, &node.inputs)?))
 }
 
-impl Shared {
-    /// Commits outputs for a parked step whose outcome was unknown. False if it was decided otherwise before.
-    pub(crate) async fn decide_done(
-        &self,
-        run: &Run,
-        (step, row, parked): (StepId, &Row, &Parked),
-        outcomes: &[Outcome],
-        changes: &[ValueChange],
-        note: Option<Key>,
-    ) -> Result<bool, Error> {
-        let Some(frame) = self.runs.frame(run, step.frame).await? else { return Ok(false) };
-        let inbox = self.inbox(run, step).await?;
-        let memo = memo_of_parked(run, (step, parked), &frame, &inbox, self.kernel.fences.next());
-        loop {
-            if !may_decide(run.state().phase) {
-                return Ok(false);
-            }
-            let draft = run::decided(&run.plan, run.state(), step, (row, parked), &frame, &inbox, outcomes);
-            let mut draft = noted(draft, note.as_ref());
-            // The outputs count as computed, and are kept like that.
-            let keeps = match &memo {
-                Some(memo) => self.row(run.plan.keys.memo(memo)).await?.is_none(),
-                None => false,
-            };
-            if let (Some(memo), true) = (&memo, keeps) {
-                step::keep(&run.plan, &mut draft, memo, outcomes);
-            }
-            match self.commit_outside(draft, changes).await? {
-                OutsideCommit::Applied(_) => {
-                    self.runs.read_run(run.plan.keys.run).await?;
-                    self.signals.progress(run.plan.keys.run).notify_waiters();
-                    return Ok(true);
-                }
-                OutsideCommit::Refused(key) => match Premise::of(&key) {
-                    Premise::State => {
-                        let seen = run.state();
-                        self.runs.read_run(run.plan.keys.run).await?;
-                        if run.state() == seen {
-                            return Ok(false);
-                        }
-                    }
-                    // The step was decided, or the same report was made before, for this step or another.
-                    Premise::Parked | Premise::Report | Premise::Claim => return Ok(false),
-                    // The same memo was kept meanwhile, or a value was put: read it again.
-                    Premise::Memo | Premise::Other => {}
-                },
-            }
+/// Commits outputs for a parked step whose outcome was unknown. False if it was decided otherwise before.
+pub(crate) async fn decide_done(
+    shared: &Shared,
+    run: &Run,
+    (step, row, parked): (StepId, &Row, &Parked),
+    outcomes: &[Outcome],
+    changes: &[ValueChange],
+    note: Option<Key>,
+) -> Result<bool, Error> {
+    let Some(frame) = shared.runs.frame(run, step.frame).await? else { return Ok(false) };
+    let inbox = shared.rows_of(&run.plan.keys).inbox(step).await?;
+    let memo = memo_of_parked(run, (step, parked), &frame, &inbox, shared.kernel.fences.next());
+    loop {
+        if !may_decide(run.state().phase) {
+            return Ok(false);
         }
-    }
-
-    /// The deliveries to a step.
-    async fn inbox(&self, run: &Run, step: StepId) -> Result<Vec<onceflow_core::protocol::rows::Received>, Error> {
-        let rows = self.all_rows(run.plan.keys.rows.clone(), run.plan.keys.inbox(step).as_bytes()).await?;
-        let read =
-            |(_, row): &(_, Row)| onceflow_core::protocol::rows::read(row).ok_or_else(|| Error::damaged("an arrival"));
-        rows.iter().map(read).collect()
+        let draft = run::decided(&run.plan, run.state(), step, (row, parked), &frame, &inbox, outcomes);
+        let mut draft = noted(draft, note.as_ref());
+        // The outputs count as computed, and are kept like that.
+        let keeps = match &memo {
+            Some(memo) => shared.row(run.plan.keys.memo(memo)).await?.is_none(),
+            None => false,
+        };
+        if let (Some(memo), true) = (&memo, keeps) {
+            step::keep(&run.plan, &mut draft, memo, outcomes);
+        }
+        match shared.commit_outside(draft, changes).await? {
+            OutsideCommit::Applied(_) => {
+                shared.runs.read_run(run.plan.keys.run).await?;
+                shared.signals.progress(run.plan.keys.run).notify_waiters();
+                return Ok(true);
+            }
+            OutsideCommit::Refused(key) => match Premise::of(&key) {
+                Premise::State => {
+                    let seen = run.state();
+                    shared.runs.read_run(run.plan.keys.run).await?;
+                    if run.state() == seen {
+                        return Ok(false);
+                    }
+                }
+                // The step was decided, or the same report was made before, for this step or another.
+                Premise::Parked | Premise::Report | Premise::Claim => return Ok(false),
+                // The same memo was kept meanwhile, or a value was put: read it again.
+                Premise::Memo | Premise::Other => {}
+            },
+        }
     }
 }

@@ -1,0 +1,30 @@
+//! The durable driver of scopes: the same machine as the light one, but every message, order and phase is a row, and an
+//! event is one batch of the kernel. A crash anywhere resumes to the same observations.
+//!
+//! A *session* is a row of its scope's queue for as long as it lives; the holder of that row's claim is its one writer,
+//! keeps the machine in memory, and reads it back from the rows when it takes a session over. An *activity* (user code
+//! that touches the world) is a row of the same queue, which any host may claim; its commit deletes that row and puts an
+//! event row for the session. A nested session and a cleanup flow are sessions of their own: their end is an event
+//! for the parent.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `body` | the code behind the operations |
+//! | `keys` | the rows: names, and the notes of ready rows |
+//! | `turn` | events into the machine, effects into one batch; pure but for inline bodies |
+//! | `writer` | the holder of a session: reads, commits, waits |
+//! | `activity` | runs one activity, and commits its answer |
+//! | `host` | claims, heartbeats, takeover; opens sessions and awaits their ends |
+
+mod activity;
+mod body;
+mod host;
+mod keys;
+mod turn;
+mod writer;
+
+pub use body::{
+    Activity, ActivityBody, BufferAccess, DescribeRow, DurableBody, DurableCleanup, DurableScope, InlineBody,
+};
+pub use host::{ScopeHost, ScopeHostOptions};
+pub use keys::{DurableEnd, SessionId};

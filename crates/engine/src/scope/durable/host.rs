@@ -1,0 +1,297 @@
+//! Hosts of durable scopes: a process that offers some scopes claims their sessions and activities, sends heartbeats for
+//! them, and takes over those of hosts that died.
+
+use super::{
+    body::DurableScope,
+    keys::{DurableEnd, EventPlace, Header, Hop, Note, SessionId, ends, queue, read_note},
+    turn::open_session,
+};
+use crate::{
+    Error,
+    kernel::{Drain, Heartbeats, Hold, Job, Kernel},
+    shared::lock,
+};
+use futures_util::future::{Either, select};
+use onceflow_core::{
+    Batch, Fence, Fences, Group, Pick, Row, Shard,
+    limits::{CLAIM_QUEUES_MAX, SCAN_ROWS_MAX},
+    protocol::rows::{read, write},
+    scope::{CancelCause, Cancellation, Mishap, OrderId, ScopeEvent},
+};
+use onceflow_store::{
+    Records, World,
+    records::{Scan, commit_durably},
+    values::Values,
+};
+use std::{
+    collections::BTreeMap,
+    pin::pin,
+    sync::{Arc, Mutex, Weak},
+};
+use tokio::sync::Notify;
+
+/// The pause after the store did not answer.
+const TROUBLE_MS: u64 = 200;
+
+/// Settings of a host.
+#[derive(Clone, Copy, Debug)]
+pub struct ScopeHostOptions {
+    /// The shard of the store that its sessions are in.
+    pub shard: Shard,
+    /// How long a claim stands without a heartbeat: a session of a host that died goes on after that.
+    pub lease_ms: u64,
+    /// How often a session looks for events of other processes; those of its own process come at once.
+    pub poll_ms: u64,
+}
+
+impl Default for ScopeHostOptions {
+    fn default() -> Self {
+        ScopeHostOptions { shard: Shard(0), lease_ms: 30_000, poll_ms: 500 }
+    }
+}
+
+/// A host. It works until it is closed.
+pub struct ScopeHost {
+    pub(super) kernel: Kernel,
+    pub(super) world: Arc<dyn World>,
+    pub(super) alive: Arc<Heartbeats<(SessionId, OrderId)>>,
+    pub(super) drain: Arc<Drain>,
+    pub(super) poll_ms: u64,
+    scopes: BTreeMap<Group, Arc<DurableScope>>,
+    /// Those who wait for news of a session in this process: its writer, and callers that wait for its end.
+    news: Mutex<BTreeMap<SessionId, Weak<Notify>>>,
+}
+
+impl ScopeHost {
+    /// Starts a host of these scopes, by name. All hosts of a store that offer a name must mean the same scope.
+    pub fn start(
+        records: Arc<dyn Records>,
+        values: Arc<Values>,
+        world: Arc<dyn World>,
+        options: ScopeHostOptions,
+        scopes: impl IntoIterator<Item = (String, Arc<DurableScope>)>,
+    ) -> Arc<Self> {
+        let kernel = Kernel {
+            records,
+            values,
+            fences: Fences::new(world.random()),
+            shard: options.shard,
+            lease_ms: options.lease_ms,
+            is_same_attempt: |claimed, now| claimed == now,
+        };
+        let host = Arc::new(ScopeHost {
+            kernel,
+            world,
+            alive: Arc::default(),
+            drain: Arc::default(),
+            poll_ms: options.poll_ms.max(1),
+            scopes: scopes.into_iter().map(|(name, scope)| (queue(&name), scope)).collect(),
+            news: Mutex::default(),
+        });
+        host.world.spawn("onceflow scopes", Box::pin(host.clone().claim_work()));
+        host.world.spawn("onceflow scope heartbeats", Box::pin(host.clone().stay_alive()));
+        host
+    }
+
+    /// Opens a session of a scope, unless this key has opened it before. The session is durable when this returns.
+    ///
+    /// # Errors
+    /// If the store does not answer, or the host does not offer the scope.
+    pub async fn open(&self, scope: &str, key: &str, first: Row) -> Result<SessionId, Error> {
+        let (id, queue) = (SessionId::of_key(scope, key), queue(scope));
+        if !self.scopes.contains_key(&queue) {
+            return Err(Error::Inputs(format!("there is no scope `{scope}` here")));
+        }
+        let header = Header { id, path: vec![], parent: None };
+        let mut batch = Batch::new(self.kernel.shard);
+        batch.require_absent(queue.key(id.ready_name())).require_absent(id.end());
+        open_session(&mut batch, &queue, &header, first);
+        loop {
+            match commit_durably(&*self.kernel.records, batch.clone()).await {
+                // Refused: it was opened before, maybe by this very batch whose reply was lost.
+                Ok(_) => return Ok(id),
+                Err(onceflow_store::Error::Unknown(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Asks a session to end. An uninterruptible one goes on to its own end; one that has ended is not concerned.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn cancel(&self, scope: &str, id: SessionId, cause: CancelCause) -> Result<(), Error> {
+        let mut batch = Batch::new(self.kernel.shard);
+        batch.require_present(queue(scope).key(id.ready_name()));
+        let event: ScopeEvent<Row> = ScopeEvent::Cancel(cause);
+        batch.put(id.event(&EventPlace::Cancel), write(&event));
+        let _refused_if_it_has_ended = commit_durably(&*self.kernel.records, batch).await?;
+        self.tell(id);
+        Ok(())
+    }
+
+    /// Waits for the end of an outermost session. The end stays in the store until [`ScopeHost::forget`].
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn end(&self, id: SessionId) -> Result<DurableEnd, Error> {
+        let news = self.listen(id);
+        loop {
+            let told = news.notified();
+            if let Some(row) = self.kernel.row(id.end()).await? {
+                self.kernel.records.durable(self.kernel.records.position()).await?;
+                let damaged = || Error::damaged("the end of a scope's session");
+                type End = (Result<Row, Cancellation>, Vec<Mishap>);
+                let (result, mishaps): End = read(&row).ok_or_else(damaged)?;
+                let streamed = self.end_rows(id).await?.into_iter();
+                let streamed = streamed.map(|(_, row)| read(&row)).collect::<Option<_>>().ok_or_else(damaged)?;
+                return Ok(DurableEnd { result, mishaps, streamed });
+            }
+            select(pin!(told), self.world.sleep(self.poll_ms)).await;
+        }
+    }
+
+    /// Deletes the end of a session that its caller has seen. Opening the session again enters the scope anew.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn forget(&self, id: SessionId) -> Result<(), Error> {
+        let streamed = self.end_rows(id).await?;
+        let mut batch = Batch::new(self.kernel.shard);
+        batch.delete(id.end());
+        for (name, _) in &streamed {
+            batch.delete(ends().key(name));
+        }
+        let _always_applied = commit_durably(&*self.kernel.records, batch).await?;
+        Ok(())
+    }
+
+    async fn end_rows(&self, id: SessionId) -> Result<Vec<(onceflow_core::Name, Row)>, Error> {
+        let scan = Scan::of(ends(), SCAN_ROWS_MAX).prefix(id.streamed_prefix());
+        Ok(self.kernel.records.scan(self.kernel.shard, scan).await?.rows)
+    }
+
+    /// Ends the host: activities are stopped and go back to the queue, sessions are left to other hosts.
+    pub async fn close(&self) {
+        self.drain.stop();
+        self.alive.interrupt();
+        self.drain.drain(&*self.world, || self.alive.told()).await;
+    }
+
+    pub(super) fn scope_at(&self, queue: &Group, path: &[Hop]) -> Option<Arc<DurableScope>> {
+        self.scopes.get(queue)?.at(path)
+    }
+
+    /// News of a session, for as long as the answer is held.
+    pub(super) fn listen(&self, id: SessionId) -> Arc<Notify> {
+        let mut news = lock(&self.news);
+        if let Some(known) = news.get(&id).and_then(Weak::upgrade) {
+            return known;
+        }
+        let new = Arc::new(Notify::new());
+        news.retain(|_, waiting| waiting.strong_count() > 0);
+        news.insert(id, Arc::downgrade(&new));
+        new
+    }
+
+    /// A session has got an event.
+    pub(super) fn tell(&self, id: SessionId) {
+        let waiting = lock(&self.news).get(&id).and_then(Weak::upgrade);
+        if let Some(waiting) = waiting {
+            // One may be about to wait, and others wait already.
+            waiting.notify_waiters();
+            waiting.notify_one();
+        }
+    }
+
+    pub(super) async fn give_back(&self, job: &Job) -> Result<(), Error> {
+        self.alive.release(job.claim.fence);
+        self.kernel.give_back(&job.claim).await
+    }
+
+    async fn claim_work(self: Arc<Self>) {
+        let queues: Vec<Group> = self.scopes.keys().cloned().collect();
+        while !self.drain.is_stopping() {
+            let seen = self.kernel.records.position();
+            match self.claim_next(&queues).await {
+                Ok(Some(job)) => self.clone().begin(job),
+                Ok(None) => {
+                    let until = self.world.clock().plus_ms(self.poll_ms);
+                    let news = self.kernel.records.wait(self.kernel.shard, seen, until);
+                    let stopped = pin!(self.drain.stopped.notified());
+                    if let Either::Left((Err(error), _)) = select(news, stopped).await {
+                        self.trouble(&error.into()).await;
+                    }
+                }
+                Err(error) => self.trouble(&error).await,
+            }
+        }
+    }
+
+    async fn claim_next(&self, queues: &[Group]) -> Result<Option<Job>, Error> {
+        for queues in queues.chunks(CLAIM_QUEUES_MAX) {
+            let asked = self.kernel.ask(queues.to_vec(), Pick::InTurn, self.world.clock());
+            if let Some(asked) = asked
+                && let Some(job) = self.kernel.take(&asked).await?
+            {
+                return Ok(Some(job));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn trouble(&self, error: &Error) {
+        tracing::warn!(%error, "the store did not answer a host of scopes; retrying in {TROUBLE_MS} ms");
+        select(self.world.sleep(TROUBLE_MS), pin!(self.drain.stopped.notified())).await;
+    }
+
+    fn begin(self: Arc<Self>, job: Job) {
+        let (world, busy, hold) = (self.world.clone(), self.drain.begin(), self.alive.hold(&job));
+        world.spawn(
+            "onceflow scope",
+            Box::pin(async move {
+                self.perform(job, hold).await;
+                drop(busy);
+            }),
+        );
+    }
+
+    async fn perform(self: &Arc<Self>, job: Job, hold: Result<Hold<(SessionId, OrderId)>, Fence>) {
+        let performed = match &hold {
+            Ok(_) => self.perform_held(&job).await,
+            Err(before) => self.alive.restore(&self.kernel, &job, *before).await,
+        };
+        if let Err(error) = performed {
+            self.trouble(&error).await;
+            if hold.is_ok()
+                && let Err(error) = self.give_back(&job).await
+            {
+                tracing::warn!(%error, "a session stays claimed until its lease ends");
+            }
+        }
+    }
+
+    async fn perform_held(self: &Arc<Self>, job: &Job) -> Result<(), Error> {
+        if !self.alive.is_still_ours(&self.kernel, job, self.world.clock()).await? {
+            return Ok(());
+        }
+        match read_note(&job.claim.row).ok_or_else(|| Error::damaged("a ready row of a scope"))? {
+            Note::Session(header) => self.write(job, header).await,
+            Note::Activity { session, path, op, order } => self.act(job, (session, order), (&path, op)).await,
+        }
+    }
+
+    /// Sends heartbeats, and frees the work of dead hosts, three times in a lease.
+    async fn stay_alive(self: Arc<Self>) {
+        let pause_ms = (self.kernel.lease_ms / 3).max(1);
+        let queues: Vec<Group> = self.scopes.keys().cloned().collect();
+        while !self.drain.is_drained() {
+            select(self.world.sleep(pause_ms), pin!(self.drain.stopped.notified())).await;
+            let renewed = self.alive.renew(&self.kernel).await;
+            let freed = self.alive.take_over(&self.kernel, queues.clone()).await;
+            if let Err(error) = renewed.and(freed.map(drop)) {
+                tracing::warn!(%error, "failed to send heartbeats of scopes; retrying in {pause_ms} ms");
+            }
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The rows of durable sessions. A session has a group of its own, which goes with it; its ready row and those of its
+//! activities stand in the queue of its outermost scope.
+//!
+//! | row of the session's group | content |
+//! |---|---|
+//! | those of `onceflow_core::scope::session::saved` | the machine |
+//! | `e` … | an event that the session has not taken yet |
+//! | `a`, turn | the input of an order that is not answered |
+//! | `k`, timer | the deadline of a timer |
+
+use onceflow_core::{
+    Group, Inbox, Key, Name, Row, Timestamp,
+    protocol::rows::{read, write},
+    scope::{Cancellation, Mishap, OpId, OrderId, SESSION_ROW, SessionTimer, order_row},
+};
+use serde::{Deserialize, Serialize};
+
+/// The identity of a session: that of the outermost one comes from its key, that of a nested one from its order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SessionId([u8; 16]);
+
+impl std::fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// The end of an outermost session, as its caller sees it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DurableEnd {
+    /// The result, or why there is none.
+    pub result: Result<Row, Cancellation>,
+    /// Problems that did not change the result.
+    pub mishaps: Vec<Mishap>,
+    /// Messages that left by the scope's streams, in order, each with the index of its stream.
+    pub streamed: Vec<(u32, Row)>,
+}
+
+/// A timer of a session, or of an order that only waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) enum WriterTimer {
+    Session(SessionTimer),
+    Sleep(OrderId),
+}
+
+/// One step on the way from the outermost scope to a nested one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Hop {
+    Op(OpId),
+    Cleanup(u32),
+}
+
+/// The note in the ready row of a session or an activity.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Note {
+    Session(Header),
+    Activity { session: SessionId, path: Vec<Hop>, op: OpId, order: OrderId },
+}
+
+/// The place of a session.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Header {
+    pub(super) id: SessionId,
+    pub(super) path: Vec<Hop>,
+    /// The session and the order that its end answers.
+    pub(super) parent: Option<(SessionId, OrderId)>,
+}
+
+/// An event's place among those of its session: first come events of the session as a whole.
+pub(super) enum EventPlace {
+    Start,
+    ParentEnds,
+    Cancel,
+    /// Of an order; later ones have higher numbers.
+    Order(OrderId, u64),
+}
+
+/// The queue of an outermost scope.
+pub(super) fn queue(scope: &str) -> Group {
+    Group::queue(Name::join(&[b"scope/", scope.as_bytes()]))
+}
+
+/// The ends of outermost sessions that nobody has taken.
+pub(super) fn ends() -> Group {
+    Group::rows("scope/ends")
+}
+
+impl SessionId {
+    /// The session that this scope is entered with for this key.
+    pub fn of_key(scope: &str, key: &str) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key("onceflow scope session");
+        hasher.update(&(scope.len() as u64).to_le_bytes()).update(scope.as_bytes()).update(key.as_bytes());
+        SessionId::of(&hasher)
+    }
+
+    /// The session that an order of this one opens.
+    pub(super) fn nested(self, order: OrderId) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key("onceflow nested scope session");
+        hasher.update(&self.0).update(&order.turn().to_le_bytes());
+        SessionId::of(&hasher)
+    }
+
+    fn of(hasher: &blake3::Hasher) -> Self {
+        SessionId(*hasher.finalize().as_bytes().first_chunk().expect("a hash has 32 bytes"))
+    }
+
+    pub(super) fn group(self) -> Group {
+        Group::rows(Name::join(&[b"scope/s/", &self.0]))
+    }
+
+    pub(super) fn key(self, name: impl AsRef<[u8]>) -> Key {
+        self.group().key(name)
+    }
+
+    pub(super) fn own_row(self) -> Key {
+        self.key(SESSION_ROW)
+    }
+
+    pub(super) fn order(self, order: OrderId) -> Key {
+        self.key(order_row(order))
+    }
+
+    pub(super) fn feed(self, order: OrderId) -> Key {
+        self.key(feed_name(order))
+    }
+
+    pub(super) fn timer(self, timer: WriterTimer) -> Key {
+        self.key(Name::join(&[b"k", &write(&timer)]))
+    }
+
+    pub(super) fn event(self, place: &EventPlace) -> Key {
+        self.key(match place {
+            EventPlace::Start => Name::new([b'e', 0]),
+            EventPlace::ParentEnds => Name::new([b'e', 1]),
+            EventPlace::Cancel => Name::new([b'e', 2]),
+            EventPlace::Order(order, number) => {
+                Name::join(&[b"e", &[3], &order.turn().to_be_bytes(), &number.to_be_bytes()])
+            }
+        })
+    }
+
+    /// The name of its ready row.
+    pub(super) fn ready_name(self) -> Name {
+        Name::join(&[&self.0, b"s"])
+    }
+
+    pub(super) fn activity_name(self, order: OrderId) -> Name {
+        Name::join(&[&self.0, b"a", &order.turn().to_be_bytes()])
+    }
+
+    /// The stable key of an activity.
+    pub(super) fn activity_key(self, order: OrderId) -> String {
+        format!("{self:?}-{}", order.turn())
+    }
+
+    /// The row of an outermost session's end.
+    pub(super) fn end(self) -> Key {
+        ends().key(Name::join(&[&self.0, b"0"]))
+    }
+
+    /// The rows of the streams of an outermost session.
+    pub(super) fn streamed_prefix(self) -> Name {
+        Name::join(&[&self.0, b"s"])
+    }
+
+    pub(super) fn streamed(self, commit: u64, at: u32) -> Key {
+        ends().key(Name::join(&[self.streamed_prefix().as_bytes(), &commit.to_be_bytes(), &at.to_be_bytes()]))
+    }
+}
+
+pub(super) fn feed_name(order: OrderId) -> Name {
+    Name::join(&[b"a", &order.turn().to_be_bytes()])
+}
+
+impl Header {
+    /// The ready row of the session.
+    pub(super) fn ready(&self) -> Row {
+        inbox(self.id, b"e", &Note::Session(self.clone()))
+    }
+}
+
+pub(super) fn inbox(session: SessionId, prefix: &[u8], note: &Note) -> Row {
+    Inbox { group: session.group(), prefix: Name::new(prefix), note: write(note).to_vec() }.to_row()
+}
+
+pub(super) fn read_note(row: &Row) -> Option<Note> {
+    read(&Inbox::from_row(row)?.note)
+}
+
+/// A timer's row: when it is due, and which it is.
+pub(super) fn timer_row(timer: WriterTimer, due: Timestamp) -> Row {
+    write(&(timer, due.as_ms()))
+}
+
+pub(super) fn read_timer(row: &Row) -> Option<(WriterTimer, Timestamp)> {
+    let (timer, ms) = read(row)?;
+    Some((timer, Timestamp::from_ms(ms)))
+}

@@ -1,0 +1,144 @@
+//! The one writer of a session: reads it when it is claimed, commits a batch for the events that have come, and waits.
+//! Whatever goes wrong, it drops what it has in memory; the session is claimed and read again, as after a crash.
+
+use super::{
+    host::ScopeHost,
+    keys::{Header, SessionId},
+    turn::{SessionState, TurnEnd},
+};
+use crate::{
+    Error,
+    kernel::{ClaimedWork, Decision, Job, Refusal, WorkCommit},
+};
+use futures_util::future::select_all;
+use onceflow_core::{
+    Key, Name, Row,
+    limits::SCAN_ROWS_MAX,
+    protocol::{claim::WorkClaim, rows::read},
+    scope::ScopeEvent,
+};
+use onceflow_store::{BoxFuture, records::Scan};
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// Events that are taken into one batch.
+const EVENTS_AT_ONCE: usize = 64;
+
+/// A session or an activity as work of the kernel.
+pub(super) struct Claimed<'a>(pub(super) &'a WorkClaim);
+
+impl ClaimedWork for Claimed<'_> {
+    fn claim(&self) -> &WorkClaim {
+        self.0
+    }
+
+    fn elsewhere(&self) -> Vec<Key> {
+        vec![]
+    }
+
+    fn refused(&self, _: &Key, _: Option<&Row>) -> Refusal {
+        Refusal::Changed
+    }
+}
+
+/// The way a turn ended.
+enum Turned {
+    /// Committed; the session goes on.
+    On,
+    /// Committed; the session is done.
+    Done,
+    /// Another writer has the session, or its rows are not as they were read.
+    Lost,
+}
+
+impl ScopeHost {
+    /// Drives a claimed session until it is done, lost, or the host closes. The claim is still held in the last case.
+    pub(super) async fn write(self: &Arc<Self>, job: &Job, header: Header) -> Result<(), Error> {
+        let id = header.id;
+        let Some(scope) = self.scope_at(&job.claim.queue, &header.path) else {
+            return Err(Error::damaged("the path of a scope's session"));
+        };
+        let news = self.listen(id);
+        let rows = self.rows(id, b"").await?;
+        let state = SessionState::restore(header, scope, &rows);
+        let mut state = state.ok_or_else(|| Error::damaged("a session of a scope"))?;
+        let mut events = read_events(&rows)?;
+        loop {
+            let now = self.kernel.records.now().await?;
+            let is_due = state.next_timer().is_some_and(|due| due <= now);
+            if !events.is_empty() || is_due || state.is_waiting() {
+                events.truncate(EVENTS_AT_ONCE);
+                match self.turn(job, &mut state, events, now).await? {
+                    Turned::On => {}
+                    Turned::Done | Turned::Lost => return Ok(()),
+                }
+            } else {
+                self.wait(&news, state.next_timer().map(|due| due.ms_since(now))).await;
+            }
+            if self.drain.is_stopping() {
+                return self.give_back(job).await;
+            }
+            events = read_events(&self.rows(id, b"e").await?)?;
+        }
+    }
+
+    async fn turn(
+        self: &Arc<Self>,
+        job: &Job,
+        state: &mut SessionState,
+        events: Vec<(Name, ScopeEvent<Row>)>,
+        now: onceflow_core::Timestamp,
+    ) -> Result<Turned, Error> {
+        let (mut batch, TurnEnd { cancelled, told, is_done }) =
+            state.turn(events, (self.kernel.shard, &job.claim.queue), now);
+        job.claim.require(&mut batch);
+        if is_done {
+            job.claim.leave(&mut batch);
+        }
+        let decide = || Some(Decision::from(batch.clone()));
+        match self.kernel.commit(&Claimed(&job.claim), None, &[], decide).await? {
+            WorkCommit::Committed { .. } => {}
+            WorkCommit::Lost => return Ok(Turned::Lost),
+            WorkCommit::DecideAgain => {
+                // Another event came in between: the session is read again.
+                self.give_back(job).await?;
+                return Ok(Turned::Lost);
+            }
+        }
+        let id = state.header.id;
+        self.alive.end(|(session, order)| *session == id && cancelled.contains(order));
+        told.into_iter().for_each(|session| self.tell(session));
+        if is_done {
+            self.tell(id);
+            return Ok(Turned::Done);
+        }
+        Ok(Turned::On)
+    }
+
+    async fn wait(&self, news: &Notify, timer_ms: Option<u64>) {
+        let ms = timer_ms.unwrap_or(u64::MAX).min(self.poll_ms).max(1);
+        let waits: Vec<BoxFuture<'_, ()>> =
+            vec![Box::pin(news.notified()), self.world.sleep(ms), Box::pin(self.drain.stopped.notified())];
+        select_all(waits).await;
+    }
+
+    /// Rows of a session whose names begin with this, in order.
+    pub(super) async fn rows(&self, id: SessionId, prefix: &[u8]) -> Result<Vec<(Name, Row)>, Error> {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let scan = Scan::of(id.group(), SCAN_ROWS_MAX).prefix(prefix).after(after);
+            let page = self.kernel.records.scan(self.kernel.shard, scan).await?;
+            after = page.rows.last().map(|(name, _)| name.clone());
+            found.extend(page.rows);
+            if !page.more {
+                return Ok(found);
+            }
+        }
+    }
+}
+
+fn read_events(rows: &[(Name, Row)]) -> Result<Vec<(Name, ScopeEvent<Row>)>, Error> {
+    let events = rows.iter().filter(|(name, _)| name.as_bytes().first() == Some(&b'e'));
+    let read = |(name, row): &(Name, Row)| read(row).map(|event| (name.clone(), event));
+    events.map(read).collect::<Option<_>>().ok_or_else(|| Error::damaged("an event of a scope's session"))
+}

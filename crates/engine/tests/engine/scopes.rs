@@ -1,0 +1,6 @@
+//! Durable scopes: the cases of light ones again, on memory and on a journal, and with a fault at every call of the
+//! store.
+
+mod cases;
+mod faults;
+mod rig;
