@@ -1,6 +1,6 @@
 //! Directories on a real disk, how much of it they take, and a journal's directory that counts what is written to it.
 
-use onceflow_store::backend::journal::files::{Directory, File, Files};
+use onceflow_store::backend::journal::files::{Files, StoreDirectory, StoreFile};
 use std::{
     fs, io,
     os::unix::fs::MetadataExt,
@@ -108,17 +108,17 @@ impl Written {
 
 /// A directory that counts what is written to the log in it.
 pub struct Counted {
-    directory: Directory,
+    directory: StoreDirectory,
     written: Arc<Written>,
 }
 
 impl Counted {
     pub fn new(path: &Path) -> io::Result<(Arc<Counted>, Arc<Written>)> {
         let written = Arc::new(Written::default());
-        Ok((Arc::new(Counted { directory: Directory::at(path)?, written: written.clone() }), written))
+        Ok((Arc::new(Counted { directory: StoreDirectory::at(path)?, written: written.clone() }), written))
     }
 
-    fn count(&self, name: &str, file: Box<dyn File>) -> Box<dyn File> {
+    fn count(&self, name: &str, file: Box<dyn StoreFile>) -> Box<dyn StoreFile> {
         if !name.starts_with("log-") {
             return file;
         }
@@ -130,10 +130,10 @@ impl Files for Counted {
     fn list(&self) -> io::Result<Vec<String>> {
         self.directory.list()
     }
-    fn open(&self, name: &str) -> io::Result<Box<dyn File>> {
+    fn open(&self, name: &str) -> io::Result<Box<dyn StoreFile>> {
         Ok(self.count(name, self.directory.open(name)?))
     }
-    fn create(&self, name: &str) -> io::Result<Box<dyn File>> {
+    fn create(&self, name: &str) -> io::Result<Box<dyn StoreFile>> {
         let file = self.directory.create(name)?;
         if is_unfinished_snapshot(name) {
             self.written.snapshots_begun.fetch_add(1, Relaxed);
@@ -168,11 +168,11 @@ fn is_unfinished_snapshot(name: &str) -> bool {
 }
 
 struct CountedFile {
-    file: Box<dyn File>,
+    file: Box<dyn StoreFile>,
     written: Arc<Written>,
 }
 
-impl File for CountedFile {
+impl StoreFile for CountedFile {
     fn len(&self) -> io::Result<u64> {
         self.file.len()
     }

@@ -4,7 +4,7 @@
 use crate::store::SimStore;
 use onceflow_store::{
     BoxFuture,
-    blobs::{Blobs, Chunks, Content, ContentInfo, Error, ObjectName, Page},
+    blobs::{Blobs, ByteStream, Chunks, ContentInfo, Error, ObjectName, Page},
 };
 use std::{ops::Range, path::Path, sync::Arc};
 
@@ -42,7 +42,7 @@ impl SimBlobs {
 }
 
 impl Blobs for SimBlobs {
-    fn create(&self, name: ObjectName, content: Content) -> BoxFuture<'_, Result<ContentInfo, Error>> {
+    fn create(&self, name: ObjectName, content: ByteStream) -> BoxFuture<'_, Result<ContentInfo, Error>> {
         Box::pin(async move {
             self.travel().await?;
             let stored = self.inner.create(name, content).await?;

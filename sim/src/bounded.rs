@@ -7,7 +7,7 @@ use onceflow_core::{
     Inbox, Key, Kind, Row, Shard,
     protocol::{
         ids::{FrameId, RunId, SETTLE, StepId, TEARDOWN, UNDO},
-        rows::{self, Frame, Phase, ReadyStep, State},
+        rows::{self, Frame, Phase, ReadyStep, RunState},
     },
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,8 +38,8 @@ pub fn look(room: &Room, all: &[(Shard, Key, Row)]) {
             }
         } else if id.first() == Some(&b'R') && id.len() == 9 && name == b"s" {
             let run = RunId(id[1..].try_into().expect("eight bytes"));
-            let lives = |state: &State| matches!(state.phase, Phase::Running | Phase::Failing | Phase::Waiting);
-            let state = rows::read::<State>(row).filter(lives);
+            let lives = |state: &RunState| matches!(state.phase, Phase::Running | Phase::Failing | Phase::Waiting);
+            let state = rows::read::<RunState>(row).filter(lives);
             living.extend(state.map(|state| (run, state.generation.0)));
         } else if id.first() == Some(&b'r') && id.len() == 13 {
             let run = RunId(id[1..9].try_into().expect("eight bytes"));

@@ -11,7 +11,7 @@ use onceflow_core::{
     protocol::{
         draft::stored,
         ids::{RunId, SETTLE, StepId, TEARDOWN, UNDO},
-        rows::{self, Frame, Header, Parked, ReadyStep, Received, State as RunState, Undo},
+        rows::{self, Frame, Header, Parked, ReadyStep, Received, RunState, Undo},
     },
     row::counter,
 };

@@ -3,7 +3,7 @@
 use onceflow_engine::{Engine, Options};
 use onceflow_store::{
     Store, World,
-    backend::journal::{self, Journal, files::Directory},
+    backend::journal::{self, Journal, files::StoreDirectory},
     testing::world::SkewedWorld,
     values::{Values, fsck::Mode},
     world::RealWorld,
@@ -97,7 +97,8 @@ async fn fsck(values: &Values, remains: &mut Remains) -> anyhow::Result<usize> {
 
 /// Counts what is left.
 fn nothing(place: &Path, remains: &mut Remains) -> anyhow::Result<()> {
-    let (journal, _) = Journal::open(Arc::new(Directory::at(place)?), journal::Options::default(), RealWorld::here())?;
+    let (journal, _) =
+        Journal::open(Arc::new(StoreDirectory::at(place)?), journal::Options::default(), RealWorld::here())?;
     let (rows, _) = journal.state().durable_after(None, usize::MAX);
     let rows: Vec<_> = rows.into_iter().filter(|(_, key, _)| key.group.id() != b"values.sweeper").collect();
     remains.rows = rows.len();

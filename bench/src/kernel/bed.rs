@@ -11,7 +11,7 @@ use onceflow_engine::{Engine, Options, RunStatus, Start, task::Data};
 use onceflow_store::{
     Records,
     backend::{journal, journal::Journal, memory::Memory},
-    blobs::{Directory, Objects},
+    blobs::{DirectoryBlobs, Objects},
     values::Values,
     world::{RealWorld, World},
 };
@@ -96,7 +96,7 @@ impl Bed {
         let options = journal::Options { durability, ..journal::Options::default() };
         let (journal, _) = Journal::open(files, options, world.clone())?;
         let journal = Arc::new(journal);
-        let blobs = runtime.block_on(Directory::open(path.join("blobs")))?;
+        let blobs = runtime.block_on(DirectoryBlobs::open(path.join("blobs")))?;
         let values = Values::new(journal.clone(), world.clone(), Default::default()).with_blobs(Arc::new(blobs));
         let bed = Bed::on(journal.clone(), values, world, fuse, until);
         Ok(Bed { written: Some(written), journal: Some(journal), ..bed })

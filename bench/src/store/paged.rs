@@ -1,16 +1,16 @@
 //! The paged backend against redb itself: the same rows in transactions of the same size, each on the disk before the
 //! next begins. Ours is one batch and one wait where redb is one transaction, so the figure is what the port costs.
 
+use anyhow::ensure;
 use onceflow_bench::{
     disk::Scratch,
     report::{self, Line, Report, Target, per_second},
     rounds::{Rounds, Side, Turn, cpu_seconds, timed},
 };
-use anyhow::ensure;
 use onceflow_core::{Batch, Group, Shard};
 use onceflow_store::{
     backend::{
-        journal::{ExpectedStore, files::Directory},
+        journal::{ExpectedStore, files::StoreDirectory},
         paged::{Options, Paged},
     },
     records::{Records, Scan, commit_durably},
@@ -105,7 +105,7 @@ struct Pages<'a> {
 impl<'a> Pages<'a> {
     fn open(runtime: &'a Runtime, directory: &Path) -> anyhow::Result<Self> {
         let _inside = runtime.enter();
-        let files = Arc::new(Directory::at(directory)?);
+        let files = Arc::new(StoreDirectory::at(directory)?);
         let (paged, _) = Paged::open(files, Options::default(), RealWorld::here(), ExpectedStore::Unknown)?;
         Ok(Pages { runtime, paged })
     }

@@ -13,7 +13,7 @@ use onceflow_core::{
         draft::Draft,
         ids::{SETTLE, TEARDOWN, UNDO},
         premise::Premise,
-        rows::{self, State},
+        rows::{self, RunState},
         step::Taken,
     },
 };
@@ -25,7 +25,7 @@ struct StepWork<'a> {
     run: &'a Run,
     taken: &'a Taken,
     /// The state on which a commit was refused, if its settings are to be read first.
-    unread: Mutex<Option<State>>,
+    unread: Mutex<Option<RunState>>,
 }
 
 impl ClaimedWork for StepWork<'_> {
@@ -44,7 +44,7 @@ impl ClaimedWork for StepWork<'_> {
         if Premise::of(key) != Premise::State {
             return Refusal::Changed;
         }
-        match found.and_then(|row| rows::read::<State>(row)) {
+        match found.and_then(|row| rows::read::<RunState>(row)) {
             Some(found) if found.generation == self.run.plan.keys.generation && self.may_commit(found) => {
                 if self.run.plan.settings().revision < found.settings {
                     *lock(&self.unread) = Some(found);
@@ -60,7 +60,7 @@ impl ClaimedWork for StepWork<'_> {
 
 impl StepWork<'_> {
     /// The step may commit in this state. Internal steps of the end of a run always may.
-    fn may_commit(&self, state: State) -> bool {
+    fn may_commit(&self, state: RunState) -> bool {
         state.phase.is_open() || matches!(self.taken.step.node, SETTLE | UNDO | TEARDOWN)
     }
 }
@@ -73,7 +73,7 @@ impl Shared {
         taken: &Taken,
         asked: Option<&Asked>,
         changes: &[ValueChange],
-        decide: impl Fn(State) -> Draft<'a>,
+        decide: impl Fn(RunState) -> Draft<'a>,
     ) -> Result<WorkCommit, Error> {
         let work = StepWork { run, taken, unread: Mutex::default() };
         let decide = || {

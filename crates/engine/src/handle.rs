@@ -287,7 +287,7 @@ impl Handle {
                 }
                 let draft = run::turn(&run.plan, state, Phase::Cancelling);
                 if self.shared.commit_outside(draft, &[]).await?.is_applied() {
-                    run.set_state(onceflow_core::protocol::rows::State { phase: Phase::Cancelling, ..state });
+                    run.set_state(onceflow_core::protocol::rows::RunState { phase: Phase::Cancelling, ..state });
                     self.shared.signals.look.notify_one();
                     break;
                 }

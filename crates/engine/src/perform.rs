@@ -28,7 +28,7 @@ use onceflow_core::{
         draft::Draft,
         ids::{END, LANE, SETTLE, StepId, TEARDOWN, UNDO},
         keys::Keys,
-        rows::{self, Failed, Phase, ReadyStep, Received, State, Why},
+        rows::{self, Failed, Phase, ReadyStep, Received, RunState, Why},
         step::{self, Taken},
     },
 };
@@ -138,7 +138,7 @@ impl Work<'_> {
         slot: &Slot,
         changes: &[ValueChange],
         what: Option<EventKind>,
-        decide: impl Fn(State) -> Draft<'a>,
+        decide: impl Fn(RunState) -> Draft<'a>,
     ) -> Result<WorkCommit, Error> {
         let committed = self.commit_and_hold(slot, changes, what, decide).await?;
         if matches!(committed, WorkCommit::Lost) {
@@ -153,7 +153,7 @@ impl Work<'_> {
         slot: &Slot,
         changes: &[ValueChange],
         what: Option<EventKind>,
-        decide: impl Fn(State) -> Draft<'a>,
+        decide: impl Fn(RunState) -> Draft<'a>,
     ) -> Result<WorkCommit, Error> {
         let asked = self.worker.claim_next(slot);
         let shared = &self.worker.shared;
@@ -177,7 +177,7 @@ impl Work<'_> {
         slot: &Slot,
         changes: &[ValueChange],
         what: Option<EventKind>,
-        decide: impl Fn(State) -> Draft<'a>,
+        decide: impl Fn(RunState) -> Draft<'a>,
     ) -> Result<WorkCommit, Error> {
         loop {
             let committed = self.commit_and_hold(slot, changes, what.clone(), &decide).await?;
@@ -242,7 +242,7 @@ impl Work<'_> {
         tracing::error!(?causes, run = %self.run.key, address, "parking a step; its run fails");
         let attempt = self.taken.ready_step.failed + 1;
         let failed = Failed { address: address.into(), attempt, causes, started: false };
-        let park = |state: State| {
+        let park = |state: RunState| {
             let next = if state.phase == Phase::Running { Phase::Failing } else { state.phase };
             step::park(&self.run.plan, state, &self.taken, Why::Failed(failed.clone()), next)
         };
@@ -260,7 +260,7 @@ impl Work<'_> {
             self.pause_and_give_back().await?;
             return Ok(None);
         }
-        let park = |state: State| step::park(&self.run.plan, state, &self.taken, Why::NotStarted, state.phase);
+        let park = |state: RunState| step::park(&self.run.plan, state, &self.taken, Why::NotStarted, state.phase);
         self.commit(slot, &[], None, park).await.map(WorkCommit::next)
     }
 

@@ -8,7 +8,7 @@ use onceflow_core::{
         draft::InstalledProgram,
         ids::{FrameId, Generation, RunId},
         keys::Keys,
-        rows::{self, Frame, Header, Shape, State},
+        rows::{self, Frame, Header, RunState, Shape},
         settings::Settings,
     },
 };
@@ -31,7 +31,7 @@ pub(crate) struct Run {
     pub(crate) plan: InstalledProgram,
     pub(crate) header: Header,
     pub(crate) key: Arc<str>,
-    state: Mutex<State>,
+    state: Mutex<RunState>,
     frames: Mutex<BTreeMap<FrameId, Arc<Frame>>>,
     places: Mutex<BTreeMap<FrameId, Arc<InstancePath>>>,
 }
@@ -75,7 +75,7 @@ impl Runs {
 
     /// Reads the state of a cached run, and nothing else. False if the run has ended, or has another generation.
     pub(crate) async fn see_state(&self, run: &Run) -> Result<bool, Error> {
-        let state = self.kernel.row(run.plan.keys.state()).await?.as_deref().and_then(rows::read::<State>);
+        let state = self.kernel.row(run.plan.keys.state()).await?.as_deref().and_then(rows::read::<RunState>);
         let Some(state) = state.filter(|state| state.generation == run.plan.keys.generation) else { return Ok(false) };
         let is_read = self.read_settings(&run.plan, state).await?;
         if is_read {
@@ -91,7 +91,7 @@ impl Runs {
             lock(&self.runs).remove(&id);
             return Ok(None);
         };
-        let state: State = rows::read(state).ok_or_else(|| Error::damaged(format!("the state of run {id}")))?;
+        let state: RunState = rows::read(state).ok_or_else(|| Error::damaged(format!("the state of run {id}")))?;
         let header: Header = rows::read(header).ok_or_else(|| Error::damaged(format!("the header of run {id}")))?;
         if let Some(run) = self.known(id)
             && run.plan.keys.generation == state.generation
@@ -114,7 +114,7 @@ impl Runs {
 
     /// Reads the settings that a state names, unless they are known. False if they are gone, and the generation with
     /// them.
-    pub(crate) async fn read_settings(&self, plan: &InstalledProgram, state: State) -> Result<bool, Error> {
+    pub(crate) async fn read_settings(&self, plan: &InstalledProgram, state: RunState) -> Result<bool, Error> {
         if plan.settings().revision >= state.settings {
             return Ok(true);
         }
@@ -126,9 +126,9 @@ impl Runs {
     }
 
     /// Reads a run again whose settings were not there: it has ended, or got a new plan, since its state was read.
-    async fn read_without_settings(&self, id: RunId, seen: State) -> Result<Option<Arc<Run>>, Error> {
+    async fn read_without_settings(&self, id: RunId, seen: RunState) -> Result<Option<Arc<Run>>, Error> {
         let now = self.kernel.row(Keys::new(id, Generation(0)).state()).await?;
-        match now.as_deref().and_then(rows::read::<State>) == Some(seen) {
+        match now.as_deref().and_then(rows::read::<RunState>) == Some(seen) {
             true => Err(Error::damaged(format!("the settings of run {id}"))),
             false => Box::pin(self.try_read_run(id)).await,
         }
@@ -148,7 +148,7 @@ impl Runs {
         InstalledProgram::new(self.kernel.shard, keys, program, wiring)
     }
 
-    pub(crate) fn remember(&self, plan: InstalledProgram, header: Header, state: State) -> Arc<Run> {
+    pub(crate) fn remember(&self, plan: InstalledProgram, header: Header, state: RunState) -> Arc<Run> {
         let id = plan.keys.run;
         let key = Arc::from(header.key.as_str());
         let run = Arc::new(Run {
@@ -274,12 +274,12 @@ impl Run {
         self.plan.settings().finish_independent.unwrap_or(self.header.finish_independent)
     }
 
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> RunState {
         *lock(&self.state)
     }
 
     /// Sets the state. The settings that it names must have been read: see [`Runs::read_settings`].
-    pub(crate) fn set_state(&self, state: State) {
+    pub(crate) fn set_state(&self, state: RunState) {
         let settings = self.plan.settings().revision;
         assert!(settings >= state.settings, "settings {} of run `{}` were not read", state.settings, self.key);
         *lock(&self.state) = state;

@@ -19,7 +19,7 @@
 //!
 //! | implementation | where | what it costs |
 //! |---|---|---|
-//! | [`Directory`] | a local directory | two fsyncs per object; a page of `list` reads the whole directory |
+//! | [`DirectoryBlobs`] | a local directory | two fsyncs per object; a page of `list` reads the whole directory |
 //! | [`Objects::memory`] | memory | gone with the process |
 //! | `redis::RedisObjects` (feature `redis`) | the server that has the rows | its memory |
 //! | `objects::S3` (feature `s3`) | an S3-compatible bucket | one request per object up to a part, else a multipart upload |
@@ -35,7 +35,7 @@ pub mod redis;
 pub mod verified;
 
 pub use digest::Hashing;
-pub use directory::Directory;
+pub use directory::DirectoryBlobs;
 pub use error::Error;
 pub use limited::Limited;
 pub use objects::Objects;
@@ -55,7 +55,7 @@ use std::{
 };
 
 /// The bytes to be stored, piece by piece. An error in the stream fails the call, and nothing is stored.
-pub type Content = BoxStream<'static, io::Result<Bytes>>;
+pub type ByteStream = BoxStream<'static, io::Result<Bytes>>;
 
 /// The bytes of an object, piece by piece, in order. After an error there is nothing more.
 pub type Chunks = BoxStream<'static, Result<Bytes, Error>>;
@@ -71,7 +71,7 @@ pub struct ContentInfo {
 
 /// The state of an object: readable or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum ObjectState {
     /// The object is stored, with so many bytes.
     Whole {
         /// The number of bytes.
@@ -87,7 +87,7 @@ pub struct Listed {
     /// Its name, which tells the incarnation of its writer.
     pub name: ObjectName,
     /// Its state.
-    pub state: State,
+    pub state: ObjectState,
 }
 
 /// Some objects, in order of their names.
@@ -108,7 +108,7 @@ pub trait Blobs: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`Error::Exists`] when the name holds other content; that stays as it was.
-    fn create(&self, name: ObjectName, content: Content) -> BoxFuture<'_, Result<ContentInfo, Error>>;
+    fn create(&self, name: ObjectName, content: ByteStream) -> BoxFuture<'_, Result<ContentInfo, Error>>;
 
     /// Moves a file into the store: after this it is an object, and no longer at `path`. Where the store is a directory
     /// of the same file system nothing is copied. Until the object is stored, the file stays where it was.

@@ -188,7 +188,7 @@ impl Store {
             let blobs: Arc<dyn blobs::Blobs> = match &self.location {
                 Location::Directory { path, .. } => {
                     let path = path.join("blobs").join(shard.0.to_string());
-                    Arc::new(blobs::Directory::open_here(path).await?)
+                    Arc::new(blobs::DirectoryBlobs::open_here(path).await?)
                 }
                 #[cfg(feature = "redis")]
                 Location::Server { redis } => match redis.address().blobs() {
@@ -245,7 +245,7 @@ impl Store {
 /// The objects of a shard in a directory that machines share.
 #[cfg(feature = "redis")]
 async fn in_directory(path: &Path, shard: Shard) -> Result<Arc<dyn blobs::Blobs>, blobs::Error> {
-    Ok(Arc::new(blobs::Directory::open(path.join(shard.0.to_string())).await?))
+    Ok(Arc::new(blobs::DirectoryBlobs::open(path.join(shard.0.to_string())).await?))
 }
 
 /// The objects of a shard in a bucket.

@@ -9,7 +9,7 @@ use onceflow_core::{
         draft::InstalledProgram,
         ids::{Generation, RunId},
         keys::{self, Keys},
-        rows::{self, Frame, Head, Header, Held, Phase, Shape, State as RunState, Status},
+        rows::{self, Frame, Head, Header, Held, Phase, RunState, Shape, Status},
         run,
     },
 };

@@ -10,7 +10,7 @@ use onceflow_core::{
         draft::{Draft, InstalledProgram},
         ids::{END, FrameId, SETTLE, StepId, TEARDOWN},
         keys,
-        rows::{self, Finished, Frame, Parked, Phase, ReadyStep, Received, State as RunState, Status, Why},
+        rows::{self, Finished, Frame, Parked, Phase, ReadyStep, Received, RunState, Status, Why},
         run::{self, Ending, Fold},
         step::{self, Taken},
     },

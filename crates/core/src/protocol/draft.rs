@@ -6,7 +6,7 @@
 use super::{
     ids::{END, FrameId, LANE, SETTLE, StepId},
     keys::{self, Keys},
-    rows::{self, Elements, Frame, Held, ReadyStep, Received, Shape, State, Why},
+    rows::{self, Elements, Frame, Held, ReadyStep, Received, RunState, Shape, Why},
     settings::Settings,
     timer::Timer,
 };
@@ -150,7 +150,7 @@ pub struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     /// Creates an empty draft that requires this state of the run.
-    pub fn new(plan: &'a InstalledProgram, state: State) -> Self {
+    pub fn new(plan: &'a InstalledProgram, state: RunState) -> Self {
         // Settings are replaced before the state that names them; so a draft never rests on a state that it knows the
         // settings of no better than before.
         let is_read = plan.settings().revision >= state.settings || state.generation != plan.keys.generation;

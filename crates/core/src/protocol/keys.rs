@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `runs` | the run's key | [`Head`](super::rows::Head) |
 //! | `runs.due` | deadline, kind, run, key | [`Due`](super::run::Due): a scheduled removal |
-//! | `R` run | `s` | [`State`](super::rows::State): every commit requires it |
+//! | `R` run | `s` | [`RunState`](super::rows::RunState): every commit requires it |
 //! | `R` run | `h` | [`Header`](super::rows::Header) |
 //! | `r` run, generation | `f` frame | [`Frame`](super::rows::Frame) |
 //! | `r` run, generation | `i` step, port | [`Received`](super::rows::Received): a delivery to that input |

@@ -12,7 +12,7 @@ pub use encoding::{ListWriter, bytes, read, read_list, write};
 
 /// The row that every commit requires. It contains no progress, so it does not change while steps of the run commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct State {
+pub struct RunState {
     /// The current generation.
     pub generation: Generation,
     /// The phase of the run.
@@ -22,7 +22,7 @@ pub struct State {
     pub settings: u32,
 }
 
-impl Serialize for State {
+impl Serialize for RunState {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.settings {
             0 => (self.generation, self.phase).serialize(serializer),
@@ -31,7 +31,7 @@ impl Serialize for State {
     }
 }
 
-impl<'de> Deserialize<'de> for State {
+impl<'de> Deserialize<'de> for RunState {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         /// A number that may be missing at the end of a row.
         struct Last(u32);
@@ -41,14 +41,14 @@ impl<'de> Deserialize<'de> for State {
             }
         }
         let (generation, phase, Last(settings)) = Deserialize::deserialize(deserializer)?;
-        Ok(State { generation, phase, settings })
+        Ok(RunState { generation, phase, settings })
     }
 }
 
-impl State {
+impl RunState {
     /// Returns the state of a generation that begins.
     pub fn begins(generation: Generation) -> Self {
-        State { generation, phase: Phase::Running, settings: 0 }
+        RunState { generation, phase: Phase::Running, settings: 0 }
     }
 
     /// Encodes the state. Commits compare it byte by byte, also with rows of earlier versions, so it still has no
@@ -395,12 +395,12 @@ mod tests {
 
     #[test]
     fn the_state_of_a_run_without_settings_is_written_as_before() {
-        let state = State::begins(Generation(7));
+        let state = RunState::begins(Generation(7));
         let before = Row::from(postcard::to_extend(&(Generation(7), Phase::Running), vec![VERSION]).unwrap());
         assert_eq!(state.to_row(), before);
         for settings in [0, 1, 127, 128, u32::MAX] {
-            let state = State { settings, phase: Phase::Failed { until: Timestamp::from_ms(9) }, ..state };
-            assert_eq!(read::<State>(&state.to_row()), Some(state));
+            let state = RunState { settings, phase: Phase::Failed { until: Timestamp::from_ms(9) }, ..state };
+            assert_eq!(read::<RunState>(&state.to_row()), Some(state));
         }
     }
 

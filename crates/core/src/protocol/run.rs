@@ -1,14 +1,16 @@
 //! The life cycle of a run: its start, its ways to end, and the removal of its rows.
 
+mod parked;
 mod undo;
 
+pub use parked::{OnTimer, decided, fail, on_timer, redo, unpark, wake};
 pub use undo::{AfterUndo, drop_registration, go_on_undoing, undone};
 
 use super::{
     draft::{Draft, InstalledProgram, Site},
     ids::{END, FrameId, Generation, RunId, StepId},
     keys,
-    rows::{self, Finished, Frame, Head, Header, Parked, Phase, Received, State, Status, Undo, Why},
+    rows::{self, Finished, Frame, Head, Header, Parked, Phase, Received, RunState, Status, Undo, Why},
     step::Taken,
 };
 use crate::{
@@ -34,7 +36,7 @@ pub fn start<'a>(plan: &'a InstalledProgram, header: &Header, frame: &Frame, see
 
 /// Puts the rows of a generation: its state, header and root frame, with its first steps ready.
 pub fn install(plan: &InstalledProgram, draft: &mut Draft<'_>, header: &Header, frame: &Frame) {
-    let state = State::begins(plan.keys.generation);
+    let state = RunState::begins(plan.keys.generation);
     draft.batch.put(plan.keys.state(), state.to_row());
     draft.batch.put(plan.keys.header(), rows::write(header));
     for (name, stored) in programs(plan, header) {
@@ -130,7 +132,7 @@ pub struct Fold {
 /// Replaces a run by its record. Its rows are gone but for its outputs and its frame.
 pub fn fold<'a>(
     plan: &'a InstalledProgram,
-    state: State,
+    state: RunState,
     taken: &Taken,
     frame: Option<&Frame>,
     fold: &Fold,
@@ -171,7 +173,7 @@ pub fn fold<'a>(
 /// Removes a failed run whose history has ended, and frees its key. Its rows are gone but for its frame.
 pub fn vanish<'a>(
     plan: &'a InstalledProgram,
-    state: State,
+    state: RunState,
     taken: &Taken,
     frame: &Frame,
     header: &Header,
@@ -221,7 +223,7 @@ pub fn supersede(batch: &mut crate::Batch, finished: &Finished, now: Timestamp) 
 
 /// Changes the phase of a run. A failed run is removed when its history ends, unless it is retried or cancelled before:
 /// so its removal is scheduled, and unscheduled, together with the phase.
-fn set_phase(plan: &InstalledProgram, draft: &mut Draft<'_>, state: State, next: Phase) {
+fn set_phase(plan: &InstalledProgram, draft: &mut Draft<'_>, state: RunState, next: Phase) {
     let due = |until: Timestamp| keys::due(until, b'f', plan.keys.run, "");
     if next == state.phase {
         return;
@@ -232,7 +234,7 @@ fn set_phase(plan: &InstalledProgram, draft: &mut Draft<'_>, state: State, next:
     if let Phase::Failed { until } = next {
         seams::schedule_failed_end(&mut draft.batch, due(until), rows::write(&Due::Failed(plan.keys.run)));
     }
-    draft.batch.put(plan.keys.state(), State { phase: next, ..state }.to_row());
+    draft.batch.put(plan.keys.state(), RunState { phase: next, ..state }.to_row());
 }
 
 /// Releases the edges that held a run's outputs while it ran; leases hold them from now on.
@@ -244,14 +246,14 @@ pub fn release_outputs(plan: &InstalledProgram, draft: &mut Draft<'_>, arrived: 
 }
 
 /// Changes the phase of a run, and nothing else.
-pub fn change_phase<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, next: Phase) -> Draft<'a> {
+pub fn change_phase<'a>(plan: &'a InstalledProgram, state: RunState, taken: &Taken, next: Phase) -> Draft<'a> {
     let mut draft = taken.leaving(plan, state);
     set_phase(plan, &mut draft, state, next);
     draft
 }
 
 /// Changes the phase of a run on a user's request. If no step is in flight, the run is settled again.
-pub fn turn<'a>(plan: &'a InstalledProgram, state: State, next: Phase) -> Draft<'a> {
+pub fn turn<'a>(plan: &'a InstalledProgram, state: RunState, next: Phase) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
     set_phase(plan, &mut draft, state, next);
     if matches!(state.phase, Phase::Failed { .. } | Phase::Waiting | Phase::Frozen) {
@@ -262,130 +264,9 @@ pub fn turn<'a>(plan: &'a InstalledProgram, state: State, next: Phase) -> Draft<
 }
 
 /// Changes the phase of a run on a user's request; the caller does what follows.
-pub fn turn_to<'a>(plan: &'a InstalledProgram, state: State, next: Phase) -> Draft<'a> {
+pub fn turn_to<'a>(plan: &'a InstalledProgram, state: RunState, next: Phase) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
     set_phase(plan, &mut draft, state, next);
-    draft
-}
-
-/// Puts parked steps back into their queues, and the run into phase running. Failed steps have all their attempts
-/// again.
-pub fn unpark<'a>(plan: &'a InstalledProgram, state: State, parked: &[(StepId, Row, Parked)]) -> Draft<'a> {
-    let mut draft = Draft::new(plan, state);
-    set_phase(plan, &mut draft, state, Phase::Running);
-    for (step, row, parked) in parked {
-        let key = plan.keys.parked(*step);
-        draft.batch.require_equals(key.clone(), row.clone());
-        draft.batch.delete(key);
-        // The class of the step may have changed since it was parked.
-        let queue = plan.queue(parked.ready_step.block, step.node);
-        let started = seams::start_mark(&parked.ready_step);
-        let ready_step = rows::ReadyStep { failed: 0, started, ..parked.ready_step.clone() };
-        draft.enable(*step, &queue, &ready_step);
-    }
-    draft
-}
-
-/// Commits outputs for a step whose outcome was unknown, as an operator or its late worker reports them.
-pub fn decided<'a>(
-    plan: &'a InstalledProgram,
-    state: State,
-    step: StepId,
-    (row, parked): (&Row, &Parked),
-    frame: &Frame,
-    inbox: &[Received],
-    outputs: &[Outcome],
-) -> Draft<'a> {
-    let mut draft = decide(plan, state, step, (row, parked));
-    let ready_step = &parked.ready_step;
-    for received in inbox.iter().chain(&ready_step.inputs) {
-        let key = plan.keys.arrival(step, received.port);
-        if received.owned {
-            draft.release(&key, received.port, &received.outcome);
-        }
-        draft.batch.delete(key);
-    }
-    let site = Site { id: step.frame, frame, index: step.index, block: ready_step.block };
-    let targets = plan.wiring.blocks[ready_step.block as usize].targets(step.node);
-    draft.deliver(site, targets, &|port| outputs[usize::from(port)].clone());
-    draft
-}
-
-/// Retries a step whose outcome was unknown; of a suspended step, wakes the attempt.
-pub fn redo<'a>(plan: &'a InstalledProgram, state: State, step: StepId, (row, parked): (&Row, &Parked)) -> Draft<'a> {
-    let mut draft = decide(plan, state, step, (row, parked));
-    let resumed = resumed(parked, false);
-    let ready_step = rows::ReadyStep { started: None, resumed, ..parked.ready_step.clone() };
-    let queue = plan.queue(ready_step.block, step.node);
-    draft.enable(step, &queue, &ready_step);
-    draft
-}
-
-/// Fails a step whose outcome was unknown.
-pub fn fail<'a>(
-    plan: &'a InstalledProgram,
-    state: State,
-    step: StepId,
-    (row, parked): (&Row, &Parked),
-    failed: rows::Failed,
-) -> Draft<'a> {
-    let mut draft = decide(plan, state, step, (row, parked));
-    let parked = Parked { why: Why::Failed(failed), ..parked.clone() };
-    draft.batch.put(plan.keys.parked(step), rows::write(&parked));
-    draft
-}
-
-fn resumed(parked: &Parked, timed_out: bool) -> Option<rows::Resumed> {
-    let Why::Suspended { handle, .. } = &parked.why else { return None };
-    Some(rows::Resumed { handle: handle.clone(), timed_out })
-}
-
-/// The batch that a timer calls for, in this phase of the run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnTimer {
-    /// The step becomes ready.
-    Wake,
-    /// The timer goes: the run has ended or is on its way out, and takes the step with it.
-    Forget,
-    /// The timer waits: a new plan is being made.
-    Later,
-}
-
-/// Decides what a timer does in this phase.
-pub fn on_timer(phase: Phase) -> OnTimer {
-    match phase {
-        Phase::Running | Phase::Failing | Phase::Cancelling | Phase::Waiting => OnTimer::Wake,
-        Phase::Frozen => OnTimer::Later,
-        // A run with a suspended step waits for it before it fails.
-        Phase::Failed { .. } | Phase::NotUndone { .. } => OnTimer::Forget,
-        Phase::UndoingFailed | Phase::UndoingCancelled => OnTimer::Forget,
-        Phase::RemovingFailed | Phase::RemovingCancelled | Phase::Expired => OnTimer::Forget,
-    }
-}
-
-/// Wakes a suspended step whose deadline has passed: reverses [`super::step::suspend`] in one batch.
-pub fn wake<'a>(plan: &'a InstalledProgram, state: State, step: StepId, (row, parked): (&Row, &Parked)) -> Draft<'a> {
-    assert_eq!(on_timer(state.phase), OnTimer::Wake, "step {step:?} is woken in phase {:?}", state.phase);
-    let mut draft = decide(plan, state, step, (row, parked));
-    let ready_step = rows::ReadyStep { started: None, resumed: resumed(parked, true), ..parked.ready_step.clone() };
-    let queue = parked.class.as_deref().map_or_else(keys::internal_queue, keys::class_queue);
-    draft.enable(step, &queue, &ready_step);
-    draft
-}
-
-/// Deletes a parked row, with its timer. A run that waited for it is settled again, if this enables nothing else.
-fn decide<'a>(plan: &'a InstalledProgram, state: State, step: StepId, (row, parked): (&Row, &Parked)) -> Draft<'a> {
-    let mut draft = Draft::new(plan, state);
-    let key = plan.keys.parked(step);
-    seams::delete_parked(&mut draft.batch, key, row.clone(), &parked.why);
-    if let Some((timer, _)) = draft.timer(step, &parked.why) {
-        draft.batch.delete(timer);
-    }
-    if state.phase == Phase::Waiting {
-        set_phase(plan, &mut draft, state, Phase::Running);
-        let settle = draft.settle();
-        draft.batch.ops.push(settle);
-    }
     draft
 }
 

@@ -2,7 +2,7 @@
 //! step, and what follows a failure. They are no part of a step's code, so nothing runs again for them.
 //!
 //! They stand in a row of the generation, over those in its program, which stays as it was installed. The run's
-//! [`State`](super::rows::State) has the number of that row: a commit that rests on earlier settings is refused, and
+//! [`RunState`](super::rows::RunState) has the number of that row: a commit that rests on earlier settings is refused, and
 //! decided again with these, so that no step comes into a queue that its class has left.
 
 use crate::model::{

@@ -5,7 +5,7 @@ use super::{
     claim::WorkClaim,
     draft::{Draft, InstalledProgram, Site, close_step, lane_step, ready_row, standing, stored},
     ids::{FrameId, StepId},
-    rows::{self, Elements, Frame, Held, Parked, Phase, ReadyStep, Received, Shape, State, Undo, Why},
+    rows::{self, Elements, Frame, Held, Parked, Phase, ReadyStep, Received, RunState, Shape, Undo, Why},
 };
 use crate::{
     digest::Digest,
@@ -67,14 +67,14 @@ impl Taken {
     }
 
     /// Returns a draft that requires the claim.
-    fn holding<'a>(&self, plan: &'a InstalledProgram, state: State) -> Draft<'a> {
+    fn holding<'a>(&self, plan: &'a InstalledProgram, state: RunState) -> Draft<'a> {
         let mut draft = Draft::new(plan, state);
         self.claim.require(&mut draft.batch);
         draft
     }
 
     /// Returns a draft that requires the claim and takes the step out of its queue.
-    pub fn leaving<'a>(&self, plan: &'a InstalledProgram, state: State) -> Draft<'a> {
+    pub fn leaving<'a>(&self, plan: &'a InstalledProgram, state: RunState) -> Draft<'a> {
         let mut draft = self.holding(plan, state);
         self.leave(&mut draft);
         draft
@@ -95,7 +95,7 @@ impl Taken {
     }
 
     /// As [`Taken::leaving`], and consumes the step's deliveries.
-    pub fn consuming<'a>(&self, plan: &'a InstalledProgram, state: State) -> Draft<'a> {
+    pub fn consuming<'a>(&self, plan: &'a InstalledProgram, state: RunState) -> Draft<'a> {
         let mut draft = self.leaving(plan, state);
         self.consume(plan, &mut draft);
         draft
@@ -127,7 +127,7 @@ pub fn is_same_attempt(claimed: &Row, now: &Row) -> bool {
 }
 
 /// Commits the outputs of a step: one for each port of its node.
-pub fn commit<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, outputs: &[Outcome]) -> Draft<'a> {
+pub fn commit<'a>(plan: &'a InstalledProgram, state: RunState, taken: &Taken, outputs: &[Outcome]) -> Draft<'a> {
     let mut draft = taken.consuming(plan, state);
     give(plan, &mut draft, taken, outputs);
     draft
@@ -139,7 +139,7 @@ pub fn commit<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, outpu
 /// has started nothing, and loses its claim.
 pub fn commit_late<'a>(
     plan: &'a InstalledProgram,
-    state: State,
+    state: RunState,
     taken: &Taken,
     (claim, row): (Option<Row>, Row),
     outputs: &[Outcome],
@@ -181,7 +181,7 @@ fn error_payload(why: &str) -> crate::payload::Payload {
 /// Opens the frame of a loop, a choice or a call.
 pub fn open<'a>(
     plan: &'a InstalledProgram,
-    state: State,
+    state: RunState,
     taken: &Taken,
     body: BlockIndex,
     index: u32,
@@ -200,7 +200,7 @@ pub fn open<'a>(
 /// Opens the frame of an each with at least one element.
 pub fn open_each<'a>(
     plan: &'a InstalledProgram,
-    state: State,
+    state: RunState,
     taken: &Taken,
     body: BlockIndex,
     elements: Elements,
@@ -256,7 +256,7 @@ pub fn elements(n: u32, ops_per_element: usize, concurrency: Option<u32>) -> Ele
 /// Opens the next chunk of an each. `element(port, i)` returns element `i` of the list at that input.
 pub fn open_chunk<'a>(
     plan: &'a InstalledProgram,
-    state: State,
+    state: RunState,
     taken: &Taken,
     element: &dyn Fn(PortIndex, u32) -> Outcome,
 ) -> Draft<'a> {
@@ -272,7 +272,7 @@ pub fn open_chunk<'a>(
 /// Opens the next iteration of a loop. `carried` returns the carried outcome of each varying input.
 pub fn next_iteration<'a>(
     plan: &'a InstalledProgram,
-    state: State,
+    state: RunState,
     taken: &Taken,
     carried: &dyn Fn(PortIndex) -> Outcome,
 ) -> Draft<'a> {
@@ -286,7 +286,7 @@ pub fn next_iteration<'a>(
 /// it.
 pub fn close<'a>(
     plan: &'a InstalledProgram,
-    state: State,
+    state: RunState,
     taken: &Taken,
     outer: &Frame,
     outputs: &[Outcome],
@@ -306,7 +306,7 @@ pub fn is_close_of_each(taken: &Taken) -> bool {
 }
 
 /// Parks a step: takes it out of its queue until an operator decides or the run is retried. Its deliveries stay.
-pub fn park<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, why: Why, next: Phase) -> Draft<'a> {
+pub fn park<'a>(plan: &'a InstalledProgram, state: RunState, taken: &Taken, why: Why, next: Phase) -> Draft<'a> {
     // The mark of the start is kept: a worker that takes up the step again must not start it blindly.
     let started = taken.ready_step.started.or(match &why {
         Why::Failed(failed) if failed.started => Some(taken.claim.fence),
@@ -320,7 +320,7 @@ pub fn park<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, why: Wh
 /// has a deadline. `attempt` is the ready row that continues the attempt; see [`super::run::wake`].
 pub fn suspend<'a>(
     plan: &'a InstalledProgram,
-    state: State,
+    state: RunState,
     taken: &Taken,
     ready_step: &ReadyStep,
     why: Why,
@@ -341,7 +341,13 @@ pub fn suspend<'a>(
 /// As [`park`], for an at-most-once step that no worker has claimed: the worker that started it, with this fence, is
 /// gone.
 /// `row` is its ready row as it was read, so that a worker that claims it meanwhile wins.
-pub fn park_abandoned<'a>(plan: &'a InstalledProgram, state: State, started: &Taken, row: &Row, why: Why) -> Draft<'a> {
+pub fn park_abandoned<'a>(
+    plan: &'a InstalledProgram,
+    state: RunState,
+    started: &Taken,
+    row: &Row,
+    why: Why,
+) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
     draft.batch.require_absent(started.claim.claim_key());
     draft.batch.require_equals(started.claim.ready_key(), row.clone()).delete(started.claim.ready_key());
@@ -351,7 +357,7 @@ pub fn park_abandoned<'a>(plan: &'a InstalledProgram, state: State, started: &Ta
 
 fn aside<'a>(
     mut draft: Draft<'a>,
-    state: State,
+    state: RunState,
     taken: &Taken,
     (why, started): (Why, Option<Fence>),
     next: Phase,
@@ -361,7 +367,7 @@ fn aside<'a>(
     let parked = Parked { why, class: class_of(plan, taken), ready_step };
     draft.batch.put(plan.keys.parked(taken.step), rows::write(&parked));
     if next != state.phase {
-        draft.batch.put(plan.keys.state(), State { phase: next, ..state }.to_row());
+        draft.batch.put(plan.keys.state(), RunState { phase: next, ..state }.to_row());
     }
     draft
 }
@@ -371,7 +377,7 @@ fn class_of(plan: &InstalledProgram, taken: &Taken) -> Option<String> {
 }
 
 /// Rewrites a step's ready row while the claim is held: an attempt failed, or the body is about to start.
-pub fn note<'a>(plan: &'a InstalledProgram, state: State, taken: &Taken, ready_step: &ReadyStep) -> Draft<'a> {
+pub fn note<'a>(plan: &'a InstalledProgram, state: RunState, taken: &Taken, ready_step: &ReadyStep) -> Draft<'a> {
     let mut draft = taken.holding(plan, state);
     draft.batch.put(taken.claim.ready_key(), ready_row(&plan.keys, taken.step, ready_step));
     draft

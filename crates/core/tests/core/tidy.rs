@@ -161,7 +161,7 @@ fn public_types(text: &str) -> impl Iterator<Item = &str> {
 #[test]
 fn a_public_type_name_stands_for_one_idea() {
     let page = read(&root().join("docs/glossary.md"));
-    let (_, table) = page.split_once("## Names that stand in several places").expect("the tables of shared names");
+    let (_, table) = page.split_once("## Names that stand in several places").expect("the table of shared names");
     let shared: BTreeSet<_> = table.lines().filter_map(|row| row.strip_prefix("| `")?.split('`').next()).collect();
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for entry in fs::read_dir(root().join("crates")).expect("crates/") {

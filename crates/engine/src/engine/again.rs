@@ -11,7 +11,7 @@ use onceflow_core::{
     protocol::{
         ids::{FrameId, StepId},
         keys,
-        rows::{self, Head, Header, Held, Phase, ReadyStep, State, Why},
+        rows::{self, Head, Header, Held, Phase, ReadyStep, RunState, Why},
         run,
     },
 };
@@ -235,15 +235,15 @@ impl Shared {
                 continue;
             }
             tried += parked.iter().filter(|(_, _, parked)| matches!(parked.why, Why::Failed(_))).count();
-            run.set_state(State { phase: Phase::Running, ..state });
+            run.set_state(RunState { phase: Phase::Running, ..state });
         }
     }
 
     /// Returns a frozen run to its old plan, because there is no new one; the run is settled if no step is in flight.
-    pub(super) async fn thaw(&self, run: &Run, frozen: State, before: Phase) -> Result<(), Error> {
+    pub(super) async fn thaw(&self, run: &Run, frozen: RunState, before: Phase) -> Result<(), Error> {
         let draft = run::turn(&run.plan, frozen, before);
         if self.commit_outside(draft, &[]).await?.is_applied() {
-            run.set_state(State { phase: before, ..frozen });
+            run.set_state(RunState { phase: before, ..frozen });
         }
         Ok(())
     }

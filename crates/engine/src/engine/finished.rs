@@ -10,7 +10,7 @@ use onceflow_core::{
         draft::stored,
         ids::{Generation, RunId},
         keys::{self, Keys},
-        rows::{self, Head, Memo, Phase, State},
+        rows::{self, Head, Memo, Phase, RunState},
         run::{self, Due},
     },
 };
@@ -107,7 +107,7 @@ impl Shared {
         if let Some(run) = run.filter(|run| run.state().phase == Phase::Failed { until }) {
             let draft = run::turn(&run.plan, run.state(), Phase::Expired);
             if self.commit_outside(draft, &[]).await?.is_applied() {
-                run.set_state(State { phase: Phase::Expired, ..run.state() });
+                run.set_state(RunState { phase: Phase::Expired, ..run.state() });
             }
             return Ok(());
         }

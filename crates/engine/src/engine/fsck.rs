@@ -22,7 +22,7 @@ use onceflow_core::{
         ids::{END, FrameId, Generation, LANE, RunId, SETTLE, StepId, TEARDOWN, UNDO},
         keys::{self, Keys},
         rows::{
-            self, Finished, Frame, Head, Header, Memo, Parked, Phase, ReadyStep, Received, Shape, State, Undo, Why,
+            self, Finished, Frame, Head, Header, Memo, Parked, Phase, ReadyStep, Received, RunState, Shape, Undo, Why,
         },
         run::{self, Due},
     },
@@ -220,7 +220,7 @@ impl<'a> Reading<'a> {
         let home: BTreeMap<_, _> = self.rows(Keys::new(id, Generation(0)).home).await?.into_iter().collect();
         let row = |name: &str| home.get(&Name::new(name));
         // The state row has no checksum, so it must equal the row that its state is written as.
-        let state = row("s").and_then(|row| rows::read::<State>(row).filter(|state| state.to_row() == *row));
+        let state = row("s").and_then(|row| rows::read::<RunState>(row).filter(|state| state.to_row() == *row));
         let header = row("h").and_then(|row| rows::read::<Header>(row));
         let (Some(state), Some(header)) = (state, header) else {
             self.leaving.insert(id);
@@ -253,7 +253,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Checks the rows of a plan.
-    async fn plan(&mut self, key: &str, plan: &InstalledProgram, state: State) -> Result<(), Error> {
+    async fn plan(&mut self, key: &str, plan: &InstalledProgram, state: RunState) -> Result<(), Error> {
         let mut rows = PlanRows::default();
         for (name, row) in self.rows(plan.keys.rows.clone()).await? {
             if rows.take(&name, &row).is_none() {

@@ -14,7 +14,7 @@ use onceflow_core::{
         draft::stored,
         ids::RunId,
         keys::{self, Keys},
-        rows::{self, Finished, Head, Phase, State, Status},
+        rows::{self, Finished, Head, Phase, RunState, Status},
         run::{self, PROGRAM, SEALED},
     },
 };
@@ -152,7 +152,7 @@ impl Shared {
         }
         let expired = self.commit_outside(run::turn(&run.plan, state, Phase::Expired), &[]).await?.is_applied();
         if expired {
-            run.set_state(State { phase: Phase::Expired, ..state });
+            run.set_state(RunState { phase: Phase::Expired, ..state });
         }
         Ok(expired)
     }

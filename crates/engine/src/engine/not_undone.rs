@@ -12,7 +12,7 @@ use onceflow_core::{
     Row,
     protocol::{
         draft::Draft,
-        rows::{self, Failed, Phase, State, Undo},
+        rows::{self, Failed, Phase, RunState, Undo},
         run,
     },
 };
@@ -99,7 +99,7 @@ impl Handle {
             let why = format!("has no step {address} that could not be undone");
             return Err(Error::Refused { key: self.key.clone(), why });
         };
-        let state: State = run.state();
+        let state: RunState = run.state();
         let is_last = registered.len() == 1;
         let forget = || run::drop_registration(&run.plan, state, (*number, row, undo), is_last);
         let is_it = |failed: &Failed| *failed.address == *address;

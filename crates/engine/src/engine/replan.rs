@@ -29,7 +29,7 @@ use onceflow_core::{
         draft::{Draft, stored},
         ids::{Generation, StepId, TEARDOWN},
         keys::{self, Keys},
-        rows::{self, Finished, Header, Held, Phase, Received, State},
+        rows::{self, Finished, Header, Held, Phase, Received, RunState},
         run,
     },
 };
@@ -161,7 +161,7 @@ impl Engine {
             Phase::NotUndone { .. } => return Err(shared.not_undone(run).await?),
             _ => return Err(Error::Busy { key: asked.start.key.clone() }),
         }
-        let frozen = State { phase: Phase::Frozen, ..seen };
+        let frozen = RunState { phase: Phase::Frozen, ..seen };
         if seen != frozen {
             let draft = run::turn_to(&run.plan, seen, Phase::Frozen);
             if !shared.commit_outside(draft, &[]).await?.is_applied() {
@@ -183,7 +183,7 @@ impl Engine {
         &self,
         asked: &CheckedStart,
         run: &Arc<Run>,
-        frozen: State,
+        frozen: RunState,
         previewed: Option<PreviewedPlan>,
     ) -> Result<Option<Handle>, Error> {
         let shared = &self.shared;
@@ -225,7 +225,7 @@ impl Engine {
         &self,
         asked: &CheckedStart,
         old: &Arc<Run>,
-        frozen: State,
+        frozen: RunState,
         planned: PlannedRun,
     ) -> Result<Option<Handle>, Error> {
         let shared = &self.shared;
@@ -245,7 +245,7 @@ impl Engine {
         draft.batch.ops.push(removal(&old.plan, &old.header));
         let _order = shared.events.order_if_wanted().await;
         let Some(position) = self.commit_beginning(asked, draft, &changes).await? else { return Ok(None) };
-        let run = shared.runs.remember(plan, header, State::begins(generation));
+        let run = shared.runs.remember(plan, header, RunState::begins(generation));
         shared.signals.look.notify_one();
         let what = EventKind::DidStart { generation: generation.0 };
         shared.events.tell(position, &run, what);

@@ -18,7 +18,7 @@ use onceflow_core::{
         claim,
         draft::Draft,
         keys,
-        rows::{self, Phase, State},
+        rows::{self, Phase, RunState},
         settings::{ChangedSettings, Settings},
     },
 };
@@ -57,7 +57,7 @@ impl Engine {
         if next != *now {
             let next = Settings { revision: now.revision + 1, ..next };
             let seen = (now.revision > 0).then(|| rows::write(&*now));
-            let named = State { settings: next.revision, ..state };
+            let named = RunState { settings: next.revision, ..state };
             let mut draft = Draft::new(&run.plan, state);
             draft.batch.require_seen(run.plan.keys.settings(), seen);
             draft.batch.put(run.plan.keys.settings(), rows::write(&next)).put(run.plan.keys.state(), named.to_row());

@@ -10,7 +10,7 @@ use onceflow_core::{
         draft::Draft,
         ids::{Generation, RunId},
         keys::{self, Keys},
-        rows::{self, Finished, Frame, Head, Header, Held, Phase, Shape, State, Status},
+        rows::{self, Finished, Frame, Head, Header, Held, Phase, RunState, Shape, Status},
         run,
     },
 };
@@ -173,7 +173,7 @@ impl Engine {
         let _order = shared.events.order_if_wanted().await;
         let Some(position) = self.commit_beginning(asked, draft, &changes).await? else { return Ok(None) };
         shared.signals.due.notify_one();
-        let run = shared.runs.remember(plan, header, State::begins(generation));
+        let run = shared.runs.remember(plan, header, RunState::begins(generation));
         let what = crate::events::EventKind::DidStart { generation: generation.0 };
         shared.events.tell(position, &run, what);
         Ok(Some(self.handle(&asked.start.key, id)))

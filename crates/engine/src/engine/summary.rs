@@ -16,7 +16,7 @@ use onceflow_core::{
     protocol::{
         ids::{Generation, RunId},
         keys::{self, Keys},
-        rows::{self, Failed, Finished, Head, Header, Phase, State, Status},
+        rows::{self, Failed, Finished, Head, Header, Phase, RunState, Status},
     },
     row::counter,
 };
@@ -192,7 +192,7 @@ impl Shared {
         let found = self.records.get(self.shard(), &[home.state(), home.header()]).await?;
         let [Some(state), Some(header)] = &found[..] else { return Ok(None) };
         let damaged = || Error::damaged(format!("the rows of run {id}"));
-        let state: State = rows::read(state).ok_or_else(damaged)?;
+        let state: RunState = rows::read(state).ok_or_else(damaged)?;
         let header: Header = rows::read(header).ok_or_else(damaged)?;
         is_for(&header)?;
         let keys = Keys::new(id, state.generation);

@@ -7,7 +7,7 @@ use onceflow_core::{
     protocol::{
         ids::{Generation, RunId},
         keys::{self, Keys},
-        rows::{self, Head, State},
+        rows::{self, Head, RunState},
         run,
     },
 };
@@ -60,7 +60,7 @@ impl Shared {
                 Some(Head::Finished(finished)) if finished.run == run => return Ok(Stays::From(finished.generation)),
                 Some(Head::Active(id)) if id == run => {
                     let state = self.row(Keys::new(run, Generation(0)).state()).await?;
-                    if let Some(state) = state.as_deref().and_then(rows::read::<State>) {
+                    if let Some(state) = state.as_deref().and_then(rows::read::<RunState>) {
                         return Ok(Stays::From(state.generation));
                     }
                 }

@@ -12,7 +12,7 @@ use onceflow_core::{
     payload::{Outcome, Payload, Stored, list_digest},
     protocol::{
         memo::memo_of,
-        rows::{self, Elements, Held, Memo, Shape, State},
+        rows::{self, Elements, Held, Memo, RunState, Shape},
         step,
     },
 };
@@ -57,7 +57,7 @@ impl Work<'_> {
             NodeOp::Loop { body, .. } | NodeOp::Call { body } => (*body, 0),
             NodeOp::Task(_) | NodeOp::Fused(_) | NodeOp::Relay => unreachable!("handled above"),
         };
-        let open = |state: State| step::open(plan, state, &self.taken, body, index, &inputs, memo);
+        let open = |state: RunState| step::open(plan, state, &self.taken, body, index, &inputs, memo);
         self.commit(slot, &[], None, open).await.map(WorkCommit::next)
     }
 
@@ -68,7 +68,7 @@ impl Work<'_> {
         outputs: &[Outcome],
         what: Option<EventKind>,
     ) -> Result<Option<Job>, Error> {
-        let commit = |state: State| step::commit(&self.run.plan, state, &self.taken, outputs);
+        let commit = |state: RunState| step::commit(&self.run.plan, state, &self.taken, outputs);
         let committed = self.commit_outcome(slot, &[], what, commit).await?;
         self.got_on(self.taken.frame.shape, self.taken.step.node);
         Ok(committed.next())
@@ -84,7 +84,7 @@ impl Work<'_> {
             return Ok(None);
         }
         let what = EventKind::DidReuse { address: self.address_if_wanted().await? };
-        let commit = |state: State| {
+        let commit = |state: RunState| {
             let mut draft = step::commit(plan, state, &self.taken, &outputs);
             draft.batch.require_present(plan.keys.memo(memo));
             draft
@@ -147,7 +147,7 @@ impl Work<'_> {
             };
         }
         let elements = step::elements(n as u32, ops_per_element(&plan.program, plan, body), concurrency);
-        let open = |state: State| step::open_each(plan, state, &self.taken, body, elements, inputs, memo);
+        let open = |state: RunState| step::open_each(plan, state, &self.taken, body, elements, inputs, memo);
         let what = EventKind::DidOpen { address: self.address_if_wanted().await?, elements: elements.n };
         self.commit(slot, &[], Some(what), open).await.map(WorkCommit::next)
     }
@@ -199,7 +199,7 @@ impl Work<'_> {
             let list = lists[usize::from(port)].as_ref().expect("only lists are gone over");
             list[(index - range.start) as usize].clone()
         };
-        let open = |state: State| step::open_chunk(plan, state, &self.taken, &element);
+        let open = |state: RunState| step::open_chunk(plan, state, &self.taken, &element);
         self.commit(slot, &[], None, open).await.map(WorkCommit::next)
     }
 
@@ -228,7 +228,7 @@ impl Work<'_> {
                 let (from, _) = carried.iter().find(|(_, to)| *to == port).expect("what varies in a loop is carried");
                 given[usize::from(*from)].outcome.clone()
             };
-            let turn = |state: State| step::next_iteration(plan, state, &self.taken, &next);
+            let turn = |state: RunState| step::next_iteration(plan, state, &self.taken, &next);
             let what = match self.worker.shared.events.wanted() {
                 false => None,
                 true => {
@@ -272,7 +272,7 @@ impl Work<'_> {
                 Some(memo) if self.kept(Some(memo)).await?.is_none() => Some(memo),
                 _ => None,
             };
-            let decide = |state: State| {
+            let decide = |state: RunState| {
                 let mut draft = step::close(plan, state, &self.taken, &outer, &outputs);
                 draft.changes.splice(0..0, gathers.iter().cloned());
                 if let Some(memo) = memo {

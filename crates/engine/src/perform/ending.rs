@@ -9,7 +9,7 @@ use onceflow_core::{
     protocol::{
         ids::{END, Generation, SETTLE, StepId, TEARDOWN, UNDO},
         keys::Keys,
-        rows::{self, Failed, Finished, Frame, Parked, Phase, Received, State, Status, Undo, Why},
+        rows::{self, Failed, Finished, Frame, Parked, Phase, Received, RunState, Status, Undo, Why},
         run::{self, Ending, Fold},
     },
 };
@@ -53,7 +53,7 @@ impl Work<'_> {
             }
         };
         let (phase, end, follow) = next;
-        let decide = |state: State| {
+        let decide = |state: RunState| {
             let mut draft = run::change_phase(plan, state, &self.taken, phase);
             // The parked step that decided this must still be parked: an operator may have reported its outcome
             // meanwhile.
@@ -74,7 +74,7 @@ impl Work<'_> {
         let what = end.map(|how| EventKind::DidEnd { how });
         let committed = self.commit_as_seen(slot, state, &[], what, decide).await?;
         if let WorkCommit::Committed { .. } = committed {
-            self.run.set_state(State { phase, ..state });
+            self.run.set_state(RunState { phase, ..state });
             if phase.is_failed() {
                 self.worker.shared.signals.due.notify_one();
             }
@@ -98,7 +98,7 @@ impl Work<'_> {
 
     /// The phase of a failed run, which can be retried until its history ends. A run that had failed already keeps its
     /// end.
-    async fn failed(&self, state: State) -> Result<Phase, Error> {
+    async fn failed(&self, state: RunState) -> Result<Phase, Error> {
         if state.phase.is_failed() {
             return Ok(state.phase);
         }
@@ -107,16 +107,16 @@ impl Work<'_> {
     }
 
     /// Leaves the run as it is: another step or an operator acts next.
-    async fn leave(&self, slot: &Slot, state: State) -> Result<Option<Job>, Error> {
-        let decide = |state: State| self.taken.leaving(&self.run.plan, state);
+    async fn leave(&self, slot: &Slot, state: RunState) -> Result<Option<Job>, Error> {
+        let decide = |state: RunState| self.taken.leaving(&self.run.plan, state);
         Ok(self.commit_as_seen(slot, state, &[], None, decide).await?.next())
     }
 
     /// Leaves a run that has steps in flight after all: the last of them settles it again. Requires that they still
     /// are.
-    async fn too_early(&self, slot: &Slot, state: State, live: Row) -> Result<Option<Job>, Error> {
+    async fn too_early(&self, slot: &Slot, state: RunState, live: Row) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
-        let decide = |state: State| {
+        let decide = |state: RunState| {
             let mut draft = self.taken.leaving(plan, state);
             seams::require_in_flight(&mut draft.batch, plan.keys.live(), live.clone());
             draft
@@ -129,10 +129,10 @@ impl Work<'_> {
     pub(super) async fn commit_as_seen<'a>(
         &'a self,
         slot: &Slot,
-        seen: State,
+        seen: RunState,
         changes: &[ValueChange],
         what: Option<EventKind>,
-        decide: impl Fn(State) -> onceflow_core::protocol::draft::Draft<'a>,
+        decide: impl Fn(RunState) -> onceflow_core::protocol::draft::Draft<'a>,
     ) -> Result<WorkCommit, Error> {
         let asked = self.worker.claim_next(slot);
         let shared = &self.worker.shared;
@@ -164,10 +164,15 @@ impl Work<'_> {
     }
 
     /// Puts parked steps back into their queues: the worker that began it did not finish.
-    async fn unpark(&self, slot: &Slot, state: State, parked: &[(StepId, Row, Parked)]) -> Result<Option<Job>, Error> {
+    async fn unpark(
+        &self,
+        slot: &Slot,
+        state: RunState,
+        parked: &[(StepId, Row, Parked)],
+    ) -> Result<Option<Job>, Error> {
         let some = &parked[..parked.len().min(REMOVE_ROWS_MAX / 2)];
         let plan = &self.run.plan;
-        let decide = |state: State| {
+        let decide = |state: RunState| {
             let mut draft = run::unpark(plan, state, some);
             // The claim on settling goes with it: when nothing is in flight again, it is settled again.
             let leaving = self.taken.leaving(plan, state);
@@ -182,7 +187,7 @@ impl Work<'_> {
     async fn finish(
         &self,
         slot: &Slot,
-        state: State,
+        state: RunState,
         outputs: Vec<(String, onceflow_core::payload::Outcome)>,
         arrived: &[Received],
     ) -> Result<Option<Job>, Error> {
@@ -220,7 +225,7 @@ impl Work<'_> {
     pub(super) async fn fold(
         &self,
         slot: &Slot,
-        state: State,
+        state: RunState,
         status: Status,
         outputs: Vec<(String, onceflow_core::payload::Outcome)>,
         frame: Option<&Arc<Frame>>,
@@ -249,7 +254,7 @@ impl Work<'_> {
                 sealed: Some(sealed),
             },
         };
-        let decide = |state: State| {
+        let decide = |state: RunState| {
             let mut draft = run::fold(plan, state, &self.taken, frame.map(|frame| &**frame), &fold);
             run::release_outputs(plan, &mut draft, arrived);
             for (name, row) in registrations {

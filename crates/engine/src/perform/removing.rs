@@ -16,7 +16,7 @@ use onceflow_core::{
         draft::Draft,
         ids::{FrameId, RunId, StepId},
         keys::{Keys, SETTINGS},
-        rows::{self, Failed, ReadyStep, State},
+        rows::{self, Failed, ReadyStep, RunState},
         run,
     },
 };
@@ -64,10 +64,10 @@ impl Work<'_> {
     }
 
     /// Removes the frame of a run whose history has ended, and the run with it.
-    async fn vanish(&self, slot: &Slot, state: State) -> Result<Option<Job>, Error> {
+    async fn vanish(&self, slot: &Slot, state: RunState) -> Result<Option<Job>, Error> {
         let (shared, plan, header) = (&self.worker.shared, &self.run.plan, &self.run.header);
         let now = shared.records.now().await?;
-        let decide = |state: State| run::vanish(plan, state, &self.taken, &self.taken.frame, header, now);
+        let decide = |state: RunState| run::vanish(plan, state, &self.taken, &self.taken.frame, header, now);
         let committed = self.commit_as_seen(slot, state, &[], None, decide).await?;
         let WorkCommit::Committed { next, .. } = committed else { return Ok(None) };
         shared.runs.forget(plan.keys.run);

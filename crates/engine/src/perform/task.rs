@@ -29,7 +29,7 @@ use onceflow_core::{
     model::{Effect, TaskSpec},
     payload::Outcome,
     protocol::{
-        rows::{Failed, Held, Phase, ReadyStep, State, Why},
+        rows::{Failed, Held, Phase, ReadyStep, RunState, Why},
         step,
     },
 };
@@ -300,7 +300,7 @@ impl Work<'_> {
             _ => None,
         };
         let what = EventKind::DidCommit { address: self.address_if_wanted().await? };
-        let commit = |state: State| {
+        let commit = |state: RunState| {
             let mut draft = step::commit(plan, state, &self.taken, outcomes);
             if let Some((tx, now)) = tx.filter(|_| seams::commits_writes()) {
                 tx.apply_to(&mut draft.batch, now, self.taken.claim.name.as_bytes());
@@ -342,7 +342,7 @@ impl Work<'_> {
     /// Parks the step until the run is retried.
     async fn park_failed(&self, slot: &Slot, failed: Failed, what: Option<EventKind>) -> Result<Option<Job>, Error> {
         let plan = &self.run.plan;
-        let park = |state: State| {
+        let park = |state: RunState| {
             let next = if self.run.finish_independent() || state.phase != Phase::Running {
                 state.phase
             } else {
@@ -378,7 +378,7 @@ impl Work<'_> {
             started: false,
         };
         tracing::debug!(address = %failed.address, attempt = failed.attempt, causes = ?failed.causes, "an attempt failed");
-        let note = |state: State| step::note(&self.run.plan, state, &self.taken, ready_step);
+        let note = |state: RunState| step::note(&self.run.plan, state, &self.taken, ready_step);
         let position = loop {
             match shared.commit(&self.run, &self.taken, None, &[], note).await? {
                 WorkCommit::Committed { position, .. } => break position,

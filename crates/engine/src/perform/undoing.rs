@@ -18,7 +18,7 @@ use futures_util::future::{Either, select};
 use onceflow_core::{
     model::TaskSpec,
     protocol::{
-        rows::{self, Failed, State, Undo},
+        rows::{self, Failed, RunState, Undo},
         run::{self, AfterUndo},
     },
 };
@@ -191,7 +191,7 @@ impl Work<'_> {
             None => AfterUndo::Remove,
         };
         let gone = is_undone.then(|| (number, undo.as_ref().map(|(undo, _)| undo)));
-        let decide = |state: State| run::undone(plan, state, &self.taken, gone, next);
+        let decide = |state: RunState| run::undone(plan, state, &self.taken, gone, next);
         let what = match (next, &undo) {
             (AfterUndo::Stop, _) => Some(EventKind::DidEnd { how: RunStatus::NotUndone }),
             (_, Some((undo, true))) => Some(EventKind::DidUndo { address: undo.address.to_string() }),

@@ -9,7 +9,7 @@ use onceflow_core::{
     protocol::{
         ids::{Generation, RunId},
         keys::Keys,
-        rows::{self, Phase, State},
+        rows::{self, Phase, RunState},
     },
 };
 use std::{collections::BTreeSet, pin::pin, sync::Arc};
@@ -29,7 +29,7 @@ pub(crate) struct Whose {
 
 impl Whose {
     /// The run, in this state, goes on without the work.
-    fn is_over(self, run: RunId, state: Option<State>) -> bool {
+    fn is_over(self, run: RunId, state: Option<RunState>) -> bool {
         let goes_on = state.is_some_and(|state| {
             // A frozen run may resume as it was.
             let is_open = matches!(state.phase, Phase::Running | Phase::Failing | Phase::Frozen);
@@ -96,7 +96,7 @@ impl Worker {
         let keys: Vec<_> = runs.iter().map(|run| Keys::new(*run, Generation(0)).state()).collect();
         let found = self.shared.records.get(self.shared.shard(), &keys).await?;
         for (run, row) in runs.into_iter().zip(found) {
-            let state = row.as_deref().and_then(rows::read::<State>);
+            let state = row.as_deref().and_then(rows::read::<RunState>);
             if let (Some(known), Some(state)) = (self.shared.runs.known(run), state)
                 && known.plan.keys.generation == state.generation
             {

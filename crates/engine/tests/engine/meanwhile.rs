@@ -8,7 +8,7 @@ use onceflow_core::{
     model::{Effect, Type},
     protocol::{
         ids::{END, StepId},
-        rows::{self, Phase, State},
+        rows::{self, Phase, RunState},
     },
 };
 use onceflow_engine::{
@@ -80,7 +80,7 @@ async fn until_more(starts: &AtomicU64, than: u64) {
 fn puts_phase(batch: &Batch, phase: Phase) -> bool {
     let is_it = |op: &Op| {
         matches!(op, Op::Put(key, row) if key.name.as_bytes() == b"s"
-            && rows::read::<State>(row).is_some_and(|state| state.phase == phase))
+            && rows::read::<RunState>(row).is_some_and(|state| state.phase == phase))
     };
     batch.ops.iter().any(is_it)
 }
@@ -261,7 +261,7 @@ async fn a_lost_reply_never_announces_an_end_that_is_not_settled() {
         batch.claim.is_some() && batch.ops.iter().any(is_head)
     };
     let stands_still = |batch: &Batch| {
-        let is_failed = |row: &Row| rows::read::<State>(row).is_some_and(|state| state.phase.is_failed());
+        let is_failed = |row: &Row| rows::read::<RunState>(row).is_some_and(|state| state.phase.is_failed());
         batch.ops.iter().any(|op| matches!(op, Op::Put(key, row) if key.name.as_bytes() == b"s" && is_failed(row)))
     };
     type Settles = fn(&Batch) -> bool;

@@ -7,7 +7,7 @@ use onceflow_core::{
     Batch, Key, Kind, Op, Row,
     model::{Effect, Port, ResourceRequest, Retry, TaskSpec, Type},
     protocol::{
-        rows::{self, Phase, ReadyStep, State},
+        rows::{self, Phase, ReadyStep, RunState},
         step,
     },
 };
@@ -228,7 +228,7 @@ async fn steps_of_a_worker_that_is_said_to_be_gone_are_free_at_once_and_its_own_
 fn lets_go_on(batch: &Batch) -> bool {
     let is_it = |op: &Op| {
         matches!(op, Op::Put(key, row) if key.name.as_bytes() == b"s"
-            && rows::read::<State>(row).is_some_and(|state| state.phase == Phase::Running))
+            && rows::read::<RunState>(row).is_some_and(|state| state.phase == Phase::Running))
     };
     batch.ops.iter().any(is_it)
 }
@@ -287,11 +287,11 @@ fn notes(batch: &Batch, is_it: impl Fn(&ReadyStep) -> bool) -> bool {
 /// Writes the phase of the only run in the store, as another process does.
 async fn turn_to(memory: &Memory, phase: Phase) {
     let rows = memory.state().all();
-    let state = |key: &Key, row: &Row| rows::read::<State>(row).filter(|_| key.name.as_bytes() == b"s");
+    let state = |key: &Key, row: &Row| rows::read::<RunState>(row).filter(|_| key.name.as_bytes() == b"s");
     let found = rows.iter().find_map(|(shard, key, row)| Some((*shard, key.clone(), state(key, row)?)));
     let (shard, key, state) = found.expect("a run");
     let mut batch = Batch::new(shard);
-    batch.put(key, State { phase, ..state }.to_row());
+    batch.put(key, RunState { phase, ..state }.to_row());
     assert!(memory.commit(batch).await.unwrap().is_applied());
 }
 

@@ -38,7 +38,7 @@ use crate::{
 };
 use book::{Attempt, Book};
 use committer::Committer;
-use files::{File, Files};
+use files::{Files, StoreFile};
 use onceflow_core::{Batch, Key, Row, Shard, Timestamp, batch::BatchLimits};
 use segment::{PREPARE_BYTES_MIN, Segment};
 use std::{io, sync::Arc};
@@ -356,7 +356,7 @@ impl Records for Journal {
 }
 
 /// The marker, saying that everything up to here is durable, as recovery has seen to.
-fn open_marker(files: &dyn Files, durable: Position) -> io::Result<Box<dyn File>> {
+fn open_marker(files: &dyn Files, durable: Position) -> io::Result<Box<dyn StoreFile>> {
     let marker = match files.open(format::MARKER_NAME) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => files.create(format::MARKER_NAME)?,
         opened => opened?,

@@ -1,7 +1,7 @@
 //! Streams of bytes: where they come from, how large their pieces are, and how they are checked on the way.
 
 use super::{
-    Blobs, Chunks, Content, ContentInfo, Error, Hashing, ObjectName,
+    Blobs, ByteStream, Chunks, ContentInfo, Error, Hashing, ObjectName,
     directory::{open_regular, unreadable},
 };
 use crate::{blocking::blocking, tree};
@@ -14,7 +14,7 @@ use onceflow_core::limits::CHUNK_BYTES_MAX;
 use std::{fs::File, io, io::Read, path::Path, sync::Arc};
 
 /// Content that is in memory already.
-pub fn from_bytes(bytes: impl Into<Bytes>) -> Content {
+pub fn from_bytes(bytes: impl Into<Bytes>) -> ByteStream {
     stream::iter([Ok(bytes.into())]).boxed()
 }
 
@@ -22,7 +22,7 @@ pub fn from_bytes(bytes: impl Into<Bytes>) -> Content {
 ///
 /// # Errors
 /// If it cannot be opened, or is no file.
-pub async fn from_path(path: &Path) -> io::Result<Content> {
+pub async fn from_path(path: &Path) -> io::Result<ByteStream> {
     let path = path.to_owned();
     let open = move || -> io::Result<(File, u64)> {
         let file = tree::open_regular(&path)?;
@@ -77,7 +77,7 @@ pub(super) async fn adopt_by_copying(
 }
 
 /// The next `len` bytes of a file, read off the async threads; ends early where the file does.
-pub(crate) fn from_file(file: File, len: u64) -> Content {
+pub(crate) fn from_file(file: File, len: u64) -> ByteStream {
     let next = |(mut file, left): (File, u64)| async move {
         if left == 0 {
             return Ok(None);

@@ -25,7 +25,7 @@ pub(super) use adopt::{open_regular, unreadable};
 pub(super) use unfinished::digest_open;
 
 use super::{
-    Blobs, Chunks, Content, ContentInfo, Error, Listed, ObjectName, Page, State,
+    Blobs, ByteStream, Chunks, ContentInfo, Error, Listed, ObjectName, ObjectState, Page,
     content::{from_file, in_pieces, of_len},
     verified::Hints,
 };
@@ -50,14 +50,14 @@ use writers::Writers;
 
 /// A store of objects in a local directory. Any number of processes may share it.
 #[derive(Clone, Debug)]
-pub struct Directory {
+pub struct DirectoryBlobs {
     layout: Layout,
     /// Known where all writers are processes of one machine.
     writers: Option<Arc<Writers>>,
     hints: Arc<Hints>,
 }
 
-impl Directory {
+impl DirectoryBlobs {
     /// Opens the store in `root`, and makes missing directories.
     ///
     /// # Errors
@@ -67,7 +67,7 @@ impl Directory {
         blocking(move || {
             layout.make()?;
             let hints = Arc::new(Hints::new(layout.root.join("verified"), layout.objects.clone()));
-            Ok(Directory { layout, writers: None, hints })
+            Ok(DirectoryBlobs { layout, writers: None, hints })
         })
         .await
     }
@@ -78,13 +78,13 @@ impl Directory {
     /// # Errors
     /// As [`Directory::open`].
     pub async fn open_here(root: impl Into<PathBuf>) -> Result<Self, Error> {
-        let directory = Directory::open(root).await?;
+        let directory = DirectoryBlobs::open(root).await?;
         let path = directory.layout.root.join("writers");
         let writers = blocking(move || Ok::<_, Error>(Writers::at(path))).await?;
-        Ok(Directory { writers: Some(Arc::new(writers)), ..directory })
+        Ok(DirectoryBlobs { writers: Some(Arc::new(writers)), ..directory })
     }
 
-    async fn write(&self, name: ObjectName, content: Content) -> Result<ContentInfo, Error> {
+    async fn write(&self, name: ObjectName, content: ByteStream) -> Result<ContentInfo, Error> {
         let layout = self.layout.clone();
         let mut unfinished = blocking(move || Unfinished::begin(layout, name)).await?;
         let mut content = in_pieces(content);
@@ -106,7 +106,7 @@ impl Directory {
 }
 
 /// The next pieces, about one chunk of them; none at the end.
-async fn gather(content: &mut Content) -> std::io::Result<Vec<Bytes>> {
+async fn gather(content: &mut ByteStream) -> std::io::Result<Vec<Bytes>> {
     let (mut gathered, mut len) = (Vec::new(), 0);
     while len < CHUNK_BYTES_MAX {
         let Some(piece) = content.try_next().await? else { break };
@@ -116,8 +116,8 @@ async fn gather(content: &mut Content) -> std::io::Result<Vec<Bytes>> {
     Ok(gathered)
 }
 
-impl Blobs for Directory {
-    fn create(&self, name: ObjectName, content: Content) -> BoxFuture<'_, Result<ContentInfo, Error>> {
+impl Blobs for DirectoryBlobs {
+    fn create(&self, name: ObjectName, content: ByteStream) -> BoxFuture<'_, Result<ContentInfo, Error>> {
         Box::pin(self.write(name, content))
     }
 
@@ -246,8 +246,8 @@ fn list(layout: &Layout, after: Option<ObjectName>, limit: usize) -> Result<Page
     Ok(Page { objects, more })
 }
 
-fn state(layout: &Layout, name: ObjectName, whole: bool) -> std::io::Result<State> {
-    if whole { len_of(&layout.object(name)).map(|len| State::Whole { len }) } else { Ok(State::Unfinished) }
+fn state(layout: &Layout, name: ObjectName, whole: bool) -> std::io::Result<ObjectState> {
+    if whole { len_of(&layout.object(name)).map(|len| ObjectState::Whole { len }) } else { Ok(ObjectState::Unfinished) }
 }
 
 /// The first names after `after`: `limit` of them, and one more to know that there are more.

@@ -5,7 +5,7 @@
 //! the same however many there are. Objects of other writers are seen by the next measurement, so the limit may be
 //! exceeded by what they store between two of them.
 
-use super::{Blobs, Chunks, Content, ContentInfo, Error, ObjectName, Page, State};
+use super::{Blobs, ByteStream, Chunks, ContentInfo, Error, ObjectName, ObjectState, Page};
 use crate::{blocking::blocking, world::BoxFuture};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -71,7 +71,7 @@ impl Limited {
             let page = self.blobs.list(after, LIST_OBJECTS_MAX).await?;
             after = page.objects.last().map(|listed| listed.name);
             for listed in &page.objects {
-                if let State::Whole { len } = listed.state {
+                if let ObjectState::Whole { len } = listed.state {
                     (bytes, objects) = (bytes + len, objects + 1);
                 }
             }
@@ -134,7 +134,7 @@ fn lock(used: &Mutex<Used>) -> MutexGuard<'_, Used> {
 }
 
 impl Blobs for Limited {
-    fn create(&self, name: ObjectName, content: Content) -> BoxFuture<'_, Result<ContentInfo, Error>> {
+    fn create(&self, name: ObjectName, content: ByteStream) -> BoxFuture<'_, Result<ContentInfo, Error>> {
         Box::pin(async move {
             self.look().await?;
             let (counted, bytes_max) = (Arc::new(Counted::of(self)), self.bytes_max);

@@ -16,7 +16,7 @@ mod upload;
 pub use s3::S3;
 
 use super::{
-    Blobs, Chunks, Content, ContentInfo, Error, Listed, ObjectName, Page, State,
+    Blobs, ByteStream, Chunks, ContentInfo, Error, Listed, ObjectName, ObjectState, Page,
     content::{adopt_by_copying, digest, in_pieces, of_len},
 };
 use crate::world::BoxFuture;
@@ -54,7 +54,7 @@ impl Objects {
         self.prefix.clone().join("unfinished").join(name.to_string())
     }
 
-    async fn write(&self, name: ObjectName, content: Content) -> Result<ContentInfo, Error> {
+    async fn write(&self, name: ObjectName, content: ByteStream) -> Result<ContentInfo, Error> {
         let mut parts = Parts::of(in_pieces(content), self.uploads.as_ref().map_or(usize::MAX, Uploads::part_bytes));
         let first = parts.next(name).await?;
         let created = match &self.uploads {
@@ -133,9 +133,10 @@ impl Objects {
     async fn page(&self, after: Option<ObjectName>, limit: usize) -> Result<Page, Error> {
         let mut found = BTreeMap::new();
         if self.uploads.is_some() {
-            self.names("unfinished", after, limit + 1, |name, _| _ = found.insert(name, State::Unfinished)).await?;
+            self.names("unfinished", after, limit + 1, |name, _| _ = found.insert(name, ObjectState::Unfinished))
+                .await?;
         }
-        self.names("objects", after, limit + 1, |name, len| _ = found.insert(name, State::Whole { len })).await?;
+        self.names("objects", after, limit + 1, |name, len| _ = found.insert(name, ObjectState::Whole { len })).await?;
         let more = found.len() > limit;
         let objects = found.into_iter().take(limit).map(|(name, state)| Listed { name, state }).collect();
         Ok(Page { objects, more })
@@ -190,7 +191,7 @@ enum Created {
 
 /// Content cut into the parts of an upload, digested as they are cut.
 pub(super) struct Parts {
-    content: Content,
+    content: ByteStream,
     part_bytes: usize,
     /// The bytes that did not fit into the last part.
     left: Bytes,
@@ -199,7 +200,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    pub(super) fn of(content: Content, part_bytes: usize) -> Self {
+    pub(super) fn of(content: ByteStream, part_bytes: usize) -> Self {
         Parts { content, part_bytes, left: Bytes::new(), ended: false, hashing: super::Hashing::default() }
     }
 
@@ -226,7 +227,7 @@ impl Parts {
 }
 
 impl Blobs for Objects {
-    fn create(&self, name: ObjectName, content: Content) -> BoxFuture<'_, Result<ContentInfo, Error>> {
+    fn create(&self, name: ObjectName, content: ByteStream) -> BoxFuture<'_, Result<ContentInfo, Error>> {
         Box::pin(self.write(name, content))
     }
 

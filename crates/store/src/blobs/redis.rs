@@ -11,7 +11,7 @@
 //! A part becomes the object by being renamed, in a script that first checks that the name is free.
 
 use super::{
-    Blobs, Chunks, Content, ContentInfo, Error, Listed, ObjectName, Page, State,
+    Blobs, ByteStream, Chunks, ContentInfo, Error, Listed, ObjectName, ObjectState, Page,
     content::{adopt_by_copying, digest, in_pieces},
     objects::Parts,
 };
@@ -99,7 +99,7 @@ impl RedisObjects {
         }
     }
 
-    async fn write(&self, name: ObjectName, content: Content) -> Result<ContentInfo, Error> {
+    async fn write(&self, name: ObjectName, content: ByteStream) -> Result<ContentInfo, Error> {
         let mut parts = Parts::of(in_pieces(content), CHUNK_BYTES_MAX);
         let first = parts.next(name).await?;
         let answer = if parts.ended {
@@ -253,8 +253,8 @@ impl RedisObjects {
                 let Some((name, rest)) = member.split_once('/') else { continue };
                 let (Ok(name), len) = (name.parse::<ObjectName>(), rest.parse()) else { continue };
                 let state = match (set, len) {
-                    ("objects", Ok(len)) => State::Whole { len },
-                    _ => State::Unfinished,
+                    ("objects", Ok(len)) => ObjectState::Whole { len },
+                    _ => ObjectState::Unfinished,
                 };
                 found.insert(name, state);
             }
@@ -279,7 +279,7 @@ fn joined(part: object_store::PutPayload) -> Bytes {
 }
 
 impl Blobs for RedisObjects {
-    fn create(&self, name: ObjectName, content: Content) -> BoxFuture<'_, Result<ContentInfo, Error>> {
+    fn create(&self, name: ObjectName, content: ByteStream) -> BoxFuture<'_, Result<ContentInfo, Error>> {
         Box::pin(self.write(name, content))
     }
 

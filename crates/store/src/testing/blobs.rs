@@ -13,12 +13,12 @@ mod faulty;
 pub use contract::{contract, contract_of_large, contract_of_races};
 pub use faulty::{Faulty, contract_under_faults};
 
-use crate::blobs::Content;
+use crate::blobs::ByteStream;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 
 /// `len` bytes that differ by seed and place, in chunks of at most `chunk`, made while they are read.
-pub fn generated(seed: u64, len: u64, chunk: usize) -> Content {
+pub fn generated(seed: u64, len: u64, chunk: usize) -> ByteStream {
     let make = move |at: u64| {
         let take = (len - at).min(chunk as u64);
         (take > 0).then(|| (Ok(generated_at(seed, at, take as usize)), at + take))

@@ -9,7 +9,7 @@ mod file;
 
 use super::random::Random;
 use crate::{
-    backend::journal::files::{File, Files},
+    backend::journal::files::{Files, StoreFile},
     sync::{Mutex, lock},
 };
 use file::Content;
@@ -200,12 +200,12 @@ impl Files for Disk {
         Ok(self.names())
     }
 
-    fn open(&self, name: &str) -> io::Result<Box<dyn File>> {
+    fn open(&self, name: &str) -> io::Result<Box<dyn StoreFile>> {
         let number = self.inner().number(name)?;
         Ok(Box::new(OpenFile { disk: self.clone(), number }))
     }
 
-    fn create(&self, name: &str) -> io::Result<Box<dyn File>> {
+    fn create(&self, name: &str) -> io::Result<Box<dyn StoreFile>> {
         let number = self.change(|inner| {
             if inner.names.contains_key(name) {
                 return Err(io::ErrorKind::AlreadyExists.into());
@@ -259,7 +259,7 @@ impl OpenFile {
     }
 }
 
-impl File for OpenFile {
+impl StoreFile for OpenFile {
     fn len(&self) -> io::Result<u64> {
         Ok(self.content(|content| content.bytes().len() as u64))
     }

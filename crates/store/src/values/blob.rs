@@ -72,7 +72,7 @@ impl Values {
 
     /// Stores bytes as an object. Unless an update puts the blob, the object is deleted after this process ends, where
     /// that can be detected ([`Blobs::has_ended`]), or after [`UPLOAD_MS_MAX`](limits::UPLOAD_MS_MAX).
-    pub async fn upload(&self, content: blobs::Content) -> Result<Upload, Error> {
+    pub async fn upload(&self, content: blobs::ByteStream) -> Result<Upload, Error> {
         let name = self.announce().await?;
         let info = match self.blobs()?.create(name, content).await {
             Err(lost @ blobs::Error::Unknown { .. }) => self.confirm(name, lost).await?,

@@ -6,7 +6,7 @@ use futures_util::{FutureExt, StreamExt, future::join_all};
 use moto::Moto;
 use onceflow_store::{
     BoxFuture, World,
-    blobs::{Blobs, Error, Listed, ObjectName, Objects, State, objects::S3},
+    blobs::{Blobs, Error, Listed, ObjectName, ObjectState, Objects, objects::S3},
     core::{Fences, Timestamp, limits::PART_BYTES},
     testing::blobs::{self, generated},
     world::RealWorld,
@@ -87,7 +87,7 @@ async fn an_upload_that_a_killed_process_left_is_listed_and_goes_with_its_name()
     let (objects, name) = (open(&moto, "store", world.clone()), ObjectName::new(Fences::new(1).next()));
     stop_in_the_middle(&objects, name).await;
     drop(world.tasks());
-    assert_eq!(objects.list(None, 10).await.unwrap().objects, [Listed { name, state: State::Unfinished }]);
+    assert_eq!(objects.list(None, 10).await.unwrap().objects, [Listed { name, state: ObjectState::Unfinished }]);
     assert!(matches!(objects.size(name).await, Err(Error::Missing { .. })));
     objects.delete(name).await.unwrap();
     assert_eq!(objects.list(None, 10).await.unwrap().objects, []);

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use onceflow_store::{
     blobs::{
-        Blobs, Digest, Directory, Error, Listed, ObjectName, Objects, State,
+        Blobs, Digest, DirectoryBlobs, Error, Listed, ObjectName, ObjectState, Objects,
         content::{from_bytes, read_bytes, read_checked},
     },
     core::{Fences, limits::CHUNK_BYTES_MAX},
@@ -33,9 +33,9 @@ impl Directories {
         Directories { root: tempfile::tempdir().unwrap(), made: AtomicU64::new(0) }
     }
 
-    async fn make(&self) -> Directory {
+    async fn make(&self) -> DirectoryBlobs {
         let path = self.root.path().join(self.made.fetch_add(1, Relaxed).to_string());
-        Directory::open(path.join("blobs")).await.unwrap()
+        DirectoryBlobs::open(path.join("blobs")).await.unwrap()
     }
 }
 
@@ -68,8 +68,8 @@ fn name(count: usize) -> ObjectName {
     (0..=count).map(|_| ObjectName::new(fences.next())).last().unwrap()
 }
 
-async fn open(root: &Path) -> Directory {
-    Directory::open(root).await.unwrap()
+async fn open(root: &Path) -> DirectoryBlobs {
+    DirectoryBlobs::open(root).await.unwrap()
 }
 
 fn files(directory: PathBuf) -> Vec<String> {
@@ -96,7 +96,7 @@ async fn a_create_stopped_at_any_chunk_leaves_no_file() {
         assert_eq!(on_the_way.len(), 1);
         assert!(on_the_way[0].starts_with(&name(0).to_string()));
         let listed = store.list(None, 10).await.unwrap().objects;
-        assert_eq!(listed, [Listed { name: name(0), state: State::Unfinished }]);
+        assert_eq!(listed, [Listed { name: name(0), state: ObjectState::Unfinished }]);
         drop(stopped);
         assert_eq!(files(root.path().join("unfinished")), [""; 0]);
         assert_eq!(files(root.path().join("objects")), [""; 0]);
@@ -112,8 +112,10 @@ async fn partial_uploads_of_a_killed_writer_are_listed_and_removed_by_name() {
     fs::write(unfinished.join(format!("{}.99-0", name(0))), "hal").unwrap();
     store.create(name(1), from_bytes("whole")).await.unwrap();
     fs::hard_link(objects.join(name(1).to_string()), unfinished.join(format!("{}.99-1", name(1)))).unwrap();
-    let left =
-        [Listed { name: name(0), state: State::Unfinished }, Listed { name: name(1), state: State::Whole { len: 5 } }];
+    let left = [
+        Listed { name: name(0), state: ObjectState::Unfinished },
+        Listed { name: name(1), state: ObjectState::Whole { len: 5 } },
+    ];
     assert_eq!(open(root.path()).await.list(None, 10).await.unwrap().objects, left);
 
     // The same writer tries again: the remains of its first try are removed.

@@ -4,7 +4,7 @@ use super::{
     super::{
         draft::{Draft, InstalledProgram},
         ids::{StepId, TEARDOWN, UNDO},
-        rows::{Phase, State, Undo},
+        rows::{Phase, RunState, Undo},
         step::Taken,
     },
     enqueue, set_phase,
@@ -25,7 +25,7 @@ pub enum AfterUndo {
 /// Ends an attempt of a compensation. If it failed, `undo` is `None` and its registration stays.
 pub fn undone<'a>(
     plan: &'a InstalledProgram,
-    state: State,
+    state: RunState,
     taken: &Taken,
     undo: Option<(u32, Option<&Undo>)>,
     next: AfterUndo,
@@ -47,7 +47,7 @@ pub fn undone<'a>(
 
 /// Continues a run that could not be undone: retries the registrations from that number down, or removes the run as it
 /// is.
-pub fn go_on_undoing<'a>(plan: &'a InstalledProgram, state: State, from: Option<u32>) -> Draft<'a> {
+pub fn go_on_undoing<'a>(plan: &'a InstalledProgram, state: RunState, from: Option<u32>) -> Draft<'a> {
     let mut draft = Draft::new(plan, state);
     let cancelled = state.phase == Phase::NotUndone { cancelled: true };
     let next = if cancelled { Phase::UndoingCancelled } else { Phase::UndoingFailed };
@@ -63,7 +63,7 @@ pub fn go_on_undoing<'a>(plan: &'a InstalledProgram, state: State, from: Option<
 /// is removed.
 pub fn drop_registration<'a>(
     plan: &'a InstalledProgram,
-    state: State,
+    state: RunState,
     (number, row, undo): (u32, &Row, &Undo),
     is_last: bool,
 ) -> Draft<'a> {

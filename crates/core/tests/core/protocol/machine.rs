@@ -14,7 +14,7 @@ use onceflow_core::{
         draft::InstalledProgram,
         ids::{END, FrameId, Generation, LANE, RunId, SETTLE, StepId},
         keys::Keys,
-        rows::{self, Frame, Header, Held, Phase, ReadyStep, Received, Shape, State},
+        rows::{self, Frame, Header, Held, Phase, ReadyStep, Received, RunState, Shape},
         run, step,
     },
     value::Element,
@@ -24,7 +24,7 @@ use std::{
     sync::Arc,
 };
 
-const STATE: State = State { generation: Generation(0), phase: Phase::Running, settings: 0 };
+const STATE: RunState = RunState { generation: Generation(0), phase: Phase::Running, settings: 0 };
 
 fn end(text: &str, port: &str) -> Endpoint {
     let is_module = |name: &str| !name.starts_with(['x', 'y', 'z']);

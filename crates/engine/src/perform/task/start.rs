@@ -6,7 +6,7 @@ use crate::{Error, data::Scratch, kernel::WorkCommit, seams, shared::lock};
 use onceflow_core::{
     model::{Effect, TaskSpec, program::NodeOp},
     protocol::{
-        rows::{Held, ReadyStep, State, Undo},
+        rows::{Held, ReadyStep, RunState, Undo},
         step,
     },
 };
@@ -67,7 +67,7 @@ impl Work<'_> {
         let task = plan.program.undo_of(spec);
         let address: std::sync::Arc<str> = self.address().await?.into();
         loop {
-            let note = |state: State| {
+            let note = |state: RunState| {
                 let mut draft = step::note(plan, state, &self.taken, ready_step);
                 if let (Some(number), Some(task)) = (number, task) {
                     let undo = Undo {

@@ -15,7 +15,7 @@ use onceflow_core::{
     model::program::NodeOp,
     protocol::{
         draft::InstalledProgram,
-        rows::{ReadyStep, State, Why},
+        rows::{ReadyStep, RunState, Why},
         step,
     },
 };
@@ -40,7 +40,7 @@ impl Work<'_> {
         };
         let address = self.address().await?;
         let why = Why::Suspended { address: address.as_str().into(), handle, wakes };
-        let suspend = |state: State| step::suspend(&self.run.plan, state, &self.taken, ready_step, why.clone());
+        let suspend = |state: RunState| step::suspend(&self.run.plan, state, &self.taken, ready_step, why.clone());
         let committed = self.commit_outcome(slot, &[], Some(EventKind::WillWait { address }), suspend).await?;
         if wakes.is_some() && matches!(committed, WorkCommit::Committed { .. }) {
             shared.signals.due.notify_one();

@@ -22,7 +22,7 @@ use onceflow_core::{
         ids::StepId,
         memo::memo_of,
         premise::Premise,
-        rows::{Frame, Held, Parked, Phase, Received, State, Why},
+        rows::{Frame, Held, Parked, Phase, Received, RunState, Why},
         run,
         step::{self, Taken},
     },
@@ -60,7 +60,7 @@ impl Work<'_> {
     pub(super) async fn park_unknown(&self, slot: &Slot, started: Fence) -> Result<Option<Job>, Error> {
         let address = self.address().await?;
         let why = Why::Unknown { started, address: address.as_str().into() };
-        let park = |state: State| step::park(&self.run.plan, state, &self.taken, why.clone(), state.phase);
+        let park = |state: RunState| step::park(&self.run.plan, state, &self.taken, why.clone(), state.phase);
         self.commit_outcome(slot, &[], Some(EventKind::DidMarkUnknown { address }), park).await.map(WorkCommit::next)
     }
 

@@ -7,7 +7,7 @@ use onceflow_engine::{Engine, Event, EventKind, Options, RunStatus, Start, Summa
 use onceflow_store::{
     BoxFuture, World,
     backend::memory::Memory,
-    blobs::{Blobs, Chunks, Content, ContentInfo, Error, ObjectName, Objects, Page},
+    blobs::{Blobs, ByteStream, Chunks, ContentInfo, Error, ObjectName, Objects, Page},
     testing::world::{TestWorld, poll_once},
     values::Values,
 };
@@ -38,7 +38,7 @@ fn refuses(left: &AtomicU32) -> Result<(), Error> {
 }
 
 impl Blobs for Refusing {
-    fn create(&self, name: ObjectName, content: Content) -> BoxFuture<'_, Result<ContentInfo, Error>> {
+    fn create(&self, name: ObjectName, content: ByteStream) -> BoxFuture<'_, Result<ContentInfo, Error>> {
         Box::pin(async move {
             refuses(&self.writes)?;
             let _passed = self.gate.acquire().await;

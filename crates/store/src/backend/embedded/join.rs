@@ -12,7 +12,7 @@ use super::{
 use crate::{
     backend::{
         held::HeldClaims,
-        journal::{self, files::Directory},
+        journal::{self, files::StoreDirectory},
         paged,
         socket::{ConnectError, Socket},
     },
@@ -55,7 +55,7 @@ impl StoreDir {
     /// The directory, made if it is not there, with this process as a member.
     pub(super) fn at(dir: &Path, backend: EmbeddedBackend, world: Arc<dyn World>) -> Result<Self, OpenError> {
         // One name for ever, also if the process changes its working directory before it becomes the owner.
-        let made = Directory::at(dir).and_then(|_| dir.canonicalize());
+        let made = StoreDirectory::at(dir).and_then(|_| dir.canonicalize());
         let dir = made.map_err(OpenError::io("open", dir))?;
         // Also for a guest, which would otherwise use whatever the owner has open.
         backend.refuse_other(&dir, EmbeddedBackend::found_in(&dir).map_err(OpenError::io("list", &dir))?)?;

@@ -18,7 +18,7 @@ use crate::{
     backend::{
         journal::{
             Recovered,
-            files::{self, Directory, Files},
+            files::{self, Files, StoreDirectory},
         },
         socket::{ServerHandle, Welcome, serve_guests},
     },
@@ -106,7 +106,7 @@ async fn open(store: &Arc<StoreDir>, lock: Arc<Lock>) -> Result<(Arc<dyn OwnedRe
     let (tell, told) = oneshot::channel();
     let here = store.clone();
     let opening = async move {
-        let files = Directory::at(&here.dir).map_err(OpenError::io("open", &here.dir));
+        let files = StoreDirectory::at(&here.dir).map_err(OpenError::io("open", &here.dir));
         let opened = files.and_then(|directory| {
             let known = identity::read(&here.dir)?;
             let files = Arc::new(Locked { directory, lock });
@@ -124,12 +124,12 @@ async fn open(store: &Arc<StoreDir>, lock: Arc<Lock>) -> Result<(Arc<dyn OwnedRe
 /// The directory with its lock: any thread that can still write a file holds this, and so keeps the next owner out; it
 /// writes nothing once the lock is not the one that other processes see.
 struct Locked {
-    directory: Directory,
+    directory: StoreDirectory,
     lock: Arc<Lock>,
 }
 
 impl Locked {
-    fn file(&self, file: Box<dyn files::File>) -> Box<dyn files::File> {
+    fn file(&self, file: Box<dyn files::StoreFile>) -> Box<dyn files::StoreFile> {
         Box::new(LockedFile { file, lock: self.lock.clone() })
     }
 }
@@ -139,11 +139,11 @@ impl Files for Locked {
         self.directory.list()
     }
 
-    fn open(&self, name: &str) -> io::Result<Box<dyn files::File>> {
+    fn open(&self, name: &str) -> io::Result<Box<dyn files::StoreFile>> {
         Ok(self.file(self.directory.open(name)?))
     }
 
-    fn create(&self, name: &str) -> io::Result<Box<dyn files::File>> {
+    fn create(&self, name: &str) -> io::Result<Box<dyn files::StoreFile>> {
         self.lock.check()?;
         Ok(self.file(self.directory.create(name)?))
     }
@@ -168,11 +168,11 @@ impl Files for Locked {
 }
 
 struct LockedFile {
-    file: Box<dyn files::File>,
+    file: Box<dyn files::StoreFile>,
     lock: Arc<Lock>,
 }
 
-impl files::File for LockedFile {
+impl files::StoreFile for LockedFile {
     fn len(&self) -> io::Result<u64> {
         self.file.len()
     }

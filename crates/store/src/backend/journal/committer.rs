@@ -37,7 +37,7 @@ const UNSYNCED_BYTES_MAX: u64 = 1 << 20;
 pub(super) struct Committer {
     inner: Arc<Inner>,
     segment: Segment,
-    marker: Box<dyn super::files::File>,
+    marker: Box<dyn super::files::StoreFile>,
     /// Up to where the disk has everything, whatever happens.
     synced: Position,
     log_bytes: u64,
@@ -50,7 +50,7 @@ impl Committer {
     pub(super) fn new(
         inner: Arc<Inner>,
         segment: Segment,
-        marker: Box<dyn super::files::File>,
+        marker: Box<dyn super::files::StoreFile>,
         synced: Position,
         log_bytes: u64,
     ) -> Self {

@@ -13,9 +13,9 @@ pub trait Files: Send + Sync + 'static {
     /// The names of its files, in any order.
     fn list(&self) -> io::Result<Vec<String>>;
     /// Opens a file that is there.
-    fn open(&self, name: &str) -> io::Result<Box<dyn File>>;
+    fn open(&self, name: &str) -> io::Result<Box<dyn StoreFile>>;
     /// Makes a file that does not exist yet. It may be gone after a crash until [`Files::sync`] returned.
-    fn create(&self, name: &str) -> io::Result<Box<dyn File>>;
+    fn create(&self, name: &str) -> io::Result<Box<dyn StoreFile>>;
     /// Renames a file, replacing a file of the new name. Atomic; durable after [`Files::sync`].
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file. Durable after [`Files::sync`].
@@ -26,9 +26,9 @@ pub trait Files: Send + Sync + 'static {
     fn path(&self, name: &str) -> PathBuf;
 }
 
-/// An open file. Closed when dropped.
+/// An open file of a store's directory. Closed when dropped.
 #[expect(clippy::len_without_is_empty, reason = "nobody asks whether a file is empty")]
-pub trait File: Send + Sync {
+pub trait StoreFile: Send + Sync {
     /// The length of the file.
     fn len(&self) -> io::Result<u64>;
     /// Reads as many bytes as fit into the buffer; fewer only at the end of the file.
@@ -42,13 +42,13 @@ pub trait File: Send + Sync {
     fn sync(&self) -> io::Result<()>;
 }
 
-/// A directory of the file system.
+/// A store's directory in the file system.
 #[derive(Clone, Debug)]
-pub struct Directory {
+pub struct StoreDirectory {
     path: PathBuf,
 }
 
-impl Directory {
+impl StoreDirectory {
     /// Opens the directory, made if it does not exist (with its parents). Only its user can enter it: permissions of
     /// others on an existing one are removed.
     pub fn at(path: impl Into<PathBuf>) -> io::Result<Self> {
@@ -63,11 +63,11 @@ impl Directory {
                 sync_directory(parent)?;
             }
         }
-        Ok(Directory { path })
+        Ok(StoreDirectory { path })
     }
 }
 
-impl Files for Directory {
+impl Files for StoreDirectory {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.path)? {
@@ -76,11 +76,11 @@ impl Files for Directory {
         Ok(names)
     }
 
-    fn open(&self, name: &str) -> io::Result<Box<dyn File>> {
+    fn open(&self, name: &str) -> io::Result<Box<dyn StoreFile>> {
         Ok(Box::new(fs::File::options().read(true).write(true).open(self.path.join(name))?))
     }
 
-    fn create(&self, name: &str) -> io::Result<Box<dyn File>> {
+    fn create(&self, name: &str) -> io::Result<Box<dyn StoreFile>> {
         let mut options = fs::File::options();
         options.read(true).write(true).create_new(true).mode(0o600);
         Ok(Box::new(options.open(self.path.join(name))?))
@@ -103,7 +103,7 @@ impl Files for Directory {
     }
 }
 
-impl File for fs::File {
+impl StoreFile for fs::File {
     fn len(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
     }

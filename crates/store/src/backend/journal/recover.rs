@@ -11,7 +11,7 @@
 use super::{
     ExpectedStore, codec,
     error::OpenError,
-    files::{File, Files},
+    files::{Files, StoreFile},
     format::{
         BadHeader, FileKind, FrameHeader, FrameKind, HEADER_BYTES, Header, MARKER_NAME, UNFINISHED, VERSION,
         decode_marker, parse_name,
@@ -384,7 +384,7 @@ pub(super) fn damaged(files: &dyn Files, name: &str, offset: u64, what: impl Int
 
 pub(super) fn read_all(files: &dyn Files, name: &str) -> Result<Vec<u8>, OpenError> {
     let read = || {
-        let file: Box<dyn File> = files.open(name)?;
+        let file: Box<dyn StoreFile> = files.open(name)?;
         let mut bytes = vec![0; usize::try_from(file.len()?).expect("a file that fits into memory")];
         let length = file.read_at(&mut bytes, 0)?;
         bytes.truncate(length);

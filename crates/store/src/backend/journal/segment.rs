@@ -2,7 +2,7 @@
 //! metadata to carry, and a full disk says so before a batch is applied, not after.
 
 use super::{
-    files::{File, Files},
+    files::{Files, StoreFile},
     format::{FileKind, HEADER_BYTES, Header, UNFINISHED, log_name},
 };
 use crate::records::Position;
@@ -15,7 +15,7 @@ pub(super) const PREPARE_BYTES: u64 = 1 << 20;
 pub(super) const PREPARE_BYTES_MIN: u64 = 64 << 10;
 
 pub(super) struct Segment {
-    file: Box<dyn File>,
+    file: Box<dyn StoreFile>,
     /// Where the next frame goes.
     end: u64,
     /// Up to here the file is written, with frames or zeros.
@@ -48,7 +48,7 @@ impl Segment {
     }
 
     /// Goes on with a segment whose frames end at `end`.
-    pub(super) fn resume(file: Box<dyn File>, end: u64) -> io::Result<Segment> {
+    pub(super) fn resume(file: Box<dyn StoreFile>, end: u64) -> io::Result<Segment> {
         let prepared = file.len()?.max(end);
         Ok(Segment { file, end, prepared })
     }
@@ -112,7 +112,7 @@ pub(super) fn remove_if_there(files: &dyn Files, name: &str) -> io::Result<()> {
     }
 }
 
-pub(super) fn write_zeros(file: &dyn File, from: u64, to: u64) -> io::Result<()> {
+pub(super) fn write_zeros(file: &dyn StoreFile, from: u64, to: u64) -> io::Result<()> {
     static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
     let mut at = from;
     while at < to {

@@ -8,7 +8,7 @@
 use super::{
     codec::{self, Encoder},
     error::OpenError,
-    files::{File, Files},
+    files::{Files, StoreFile},
     format::{FRAME_BYTES, FileKind, FrameHeader, FrameKind, HEADER_BYTES, Header, UNFINISHED, snapshot_name},
     recover::{bad_header, damaged},
     segment::remove_if_there,
@@ -28,7 +28,7 @@ const FRAME_FULL_BYTES: usize = 256 << 10;
 /// A snapshot on its way to the disk.
 pub(super) struct Writer<'a> {
     files: &'a dyn Files,
-    file: Box<dyn File>,
+    file: Box<dyn StoreFile>,
     position: Position,
     at: u64,
     frame: Encoder,

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     backend::journal::{
         ExpectedStore,
-        files::{File, Files},
+        files::{Files, StoreFile},
     },
     records::{Error, Page, Scan},
     state::{StoreState, just_past},
@@ -271,7 +271,7 @@ fn create(files: &dyn Files, cache_bytes: usize, store: u128) -> Result<(), Open
     files.rename(NAME_UNTIL_READY, NAME).map_err(OpenError::io("rename", files.path(NAME)))
 }
 
-fn database(file: Box<dyn File>, cache_bytes: usize) -> Result<Database, Trouble> {
+fn database(file: Box<dyn StoreFile>, cache_bytes: usize) -> Result<Database, Trouble> {
     Ok(Database::builder().set_cache_size(cache_bytes).create_with_backend(FileOfPages(file))?)
 }
 
@@ -390,7 +390,7 @@ fn unsealed(key: &[u8], value: &[u8]) -> Result<Row, String> {
 }
 
 /// A file, as redb wants one.
-struct FileOfPages(Box<dyn File>);
+struct FileOfPages(Box<dyn StoreFile>);
 
 impl fmt::Debug for FileOfPages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

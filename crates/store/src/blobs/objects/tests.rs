@@ -192,7 +192,7 @@ async fn an_upload_stopped_at_any_request_is_made_good_by_a_second_try_or_by_del
                 let stored = healthy.create(name(), generated(1, 3500, 100)).await.unwrap();
                 assert_eq!(stored.digest, super::super::Digest::of(&generated_at(1, 0, 3500)));
                 let listed = healthy.list(None, 10).await.unwrap().objects;
-                assert_eq!(listed, [Listed { name: name(), state: State::Whole { len: 3500 } }]);
+                assert_eq!(listed, [Listed { name: name(), state: ObjectState::Whole { len: 3500 } }]);
             }
             healthy.delete(name()).await.unwrap();
             assert_eq!(healthy.list(None, 10).await.unwrap().objects, []);
@@ -211,7 +211,10 @@ async fn a_dropped_upload_is_aborted() {
     let mut create = objects.create(name(), content);
     assert!((&mut create).now_or_never().is_none(), "it waits for the end of its content");
     assert_eq!(server.open_uploads_with_parts(), 1);
-    assert_eq!(objects.list(None, 10).await.unwrap().objects, [Listed { name: name(), state: State::Unfinished }]);
+    assert_eq!(
+        objects.list(None, 10).await.unwrap().objects,
+        [Listed { name: name(), state: ObjectState::Unfinished }]
+    );
     drop(create);
     while server.open_uploads_with_parts() > 0 || server.memory.list(None).count().await > 0 {
         tokio::task::yield_now().await;

@@ -2,7 +2,7 @@
 
 use super::{generated, generated_at};
 use crate::blobs::{
-    Blobs, Content, ContentInfo, Digest, Error, Listed, ObjectName, Page, State,
+    Blobs, ByteStream, ContentInfo, Digest, Error, Listed, ObjectName, ObjectState, Page,
     content::{from_bytes, read_bytes, read_checked},
 };
 use bytes::Bytes;
@@ -52,7 +52,7 @@ pub async fn contract_of_large<B: Blobs>(make: impl AsyncFn() -> B, len: u64) {
     let other = blobs.create(name, generated(2, len, 100_000)).await;
     assert!(matches!(other, Err(Error::Exists { .. })), "{other:?}");
     assert_eq!(blobs.size(name).await.unwrap(), len);
-    assert_eq!(all(&blobs).await, [Listed { name, state: State::Whole { len } }]);
+    assert_eq!(all(&blobs).await, [Listed { name, state: ObjectState::Whole { len } }]);
     let stopped = ObjectName::new(fences.next());
     let failed = blobs.create(stopped, failing_after(generated(3, len, 100_000))).await;
     assert!(matches!(failed, Err(Error::Content { .. })), "{failed:?}");
@@ -83,7 +83,7 @@ pub async fn contract_of_races<B: Blobs>(make: impl AsyncFn() -> B, len: u64) {
         let chunks = read_checked(&*blobs, name, won[0]).await.unwrap();
         chunks.try_for_each(async |_| Ok(())).await.unwrap();
     }
-    assert!(all(&*blobs).await.iter().all(|listed| listed.state == State::Whole { len }));
+    assert!(all(&*blobs).await.iter().all(|listed| listed.state == ObjectState::Whole { len }));
 }
 
 async fn what_is_created_is_read_back(blobs: &dyn Blobs) {
@@ -142,7 +142,7 @@ async fn a_name_is_created_once(blobs: &dyn Blobs) {
         assert!(matches!(refused, Err(Error::Exists { name: found, .. }) if found == name), "{refused:?}");
     }
     assert_eq!(read_bytes(blobs, name, 3).await.unwrap(), "one");
-    assert_eq!(all(blobs).await, [Listed { name, state: State::Whole { len: 3 } }]);
+    assert_eq!(all(blobs).await, [Listed { name, state: ObjectState::Whole { len: 3 } }]);
 }
 
 async fn deleting_twice_is_fine(blobs: &dyn Blobs) {
@@ -156,7 +156,7 @@ async fn deleting_twice_is_fine(blobs: &dyn Blobs) {
         blobs.delete(name).await.unwrap();
         assert_missing(blobs, name).await;
     }
-    assert_eq!(all(blobs).await, [Listed { name: kept, state: State::Whole { len: 3 } }]);
+    assert_eq!(all(blobs).await, [Listed { name: kept, state: ObjectState::Whole { len: 3 } }]);
 }
 
 async fn content_that_fails_leaves_nothing(blobs: &dyn Blobs) {
@@ -167,7 +167,7 @@ async fn content_that_fails_leaves_nothing(blobs: &dyn Blobs) {
         assert_missing(blobs, name).await;
     }
     blobs.create(name, from_bytes("now")).await.unwrap();
-    assert_eq!(all(blobs).await, [Listed { name, state: State::Whole { len: 3 } }]);
+    assert_eq!(all(blobs).await, [Listed { name, state: ObjectState::Whole { len: 3 } }]);
 }
 
 async fn a_dropped_create_leaves_nothing_to_read(blobs: &dyn Blobs) {
@@ -177,7 +177,7 @@ async fn a_dropped_create_leaves_nothing_to_read(blobs: &dyn Blobs) {
         assert_missing(blobs, name).await;
     }
     // Remains, if any, are listed, and are deleted with the name.
-    assert!(all(blobs).await.iter().all(|listed| *listed == Listed { name, state: State::Unfinished }));
+    assert!(all(blobs).await.iter().all(|listed| *listed == Listed { name, state: ObjectState::Unfinished }));
     blobs.delete(name).await.unwrap();
     assert_eq!(all(blobs).await, []);
 }
@@ -236,7 +236,7 @@ async fn pages_are_ordered_and_complete(blobs: &dyn Blobs) {
         let listed: Vec<Listed> = pages.into_iter().flat_map(|page| page.objects).collect();
         assert_eq!(listed.iter().map(|listed| listed.name).collect::<Vec<_>>(), names, "in pages of {limit}");
         for (len, name) in &whole {
-            assert!(listed.contains(&Listed { name: *name, state: State::Whole { len: *len as u64 } }));
+            assert!(listed.contains(&Listed { name: *name, state: ObjectState::Whole { len: *len as u64 } }));
         }
     }
 }
@@ -256,13 +256,13 @@ async fn what_one_maker_made_is_one_range(blobs: &dyn Blobs) {
 }
 
 /// The same content, with an error in place of its end.
-fn failing_after(content: Content) -> Content {
+fn failing_after(content: ByteStream) -> ByteStream {
     let broken = io::Error::new(io::ErrorKind::BrokenPipe, "broken pipe");
     content.chain(stream::iter([Err(broken)])).boxed()
 }
 
 /// Begins to create, and drops it when all content was taken and its end is awaited.
-async fn stop_in_the_middle(blobs: &dyn Blobs, name: ObjectName, content: Content) {
+async fn stop_in_the_middle(blobs: &dyn Blobs, name: ObjectName, content: ByteStream) {
     let (taken, all_taken) = tokio::sync::oneshot::channel::<()>();
     let end = async move {
         let _ = taken.send(());

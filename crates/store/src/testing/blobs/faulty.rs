@@ -3,7 +3,7 @@
 use super::{contract::all, generated};
 use crate::{
     blobs::{
-        Blobs, Chunks, Content, ContentInfo, Error, Listed, ObjectName, Page, State,
+        Blobs, ByteStream, Chunks, ContentInfo, Error, Listed, ObjectName, ObjectState, Page,
         content::{from_bytes, read_bytes},
     },
     testing::fault::{FaultPlan, Verdict, for_every_fault},
@@ -55,7 +55,7 @@ fn unknown(why: crate::records::Error) -> Error {
 }
 
 impl Blobs for Faulty {
-    fn create(&self, name: ObjectName, content: Content) -> BoxFuture<'_, Result<ContentInfo, Error>> {
+    fn create(&self, name: ObjectName, content: ByteStream) -> BoxFuture<'_, Result<ContentInfo, Error>> {
         Box::pin(self.change(self.blobs.create(name, content)))
     }
 
@@ -101,7 +101,7 @@ pub async fn contract_under_faults<B: Blobs>(make: impl AsyncFn() -> B) {
             write(&*store, scratch.path()).await.unwrap();
         }
         let [one, two, three] = names();
-        let whole = |name, len| Listed { name, state: State::Whole { len } };
+        let whole = |name, len| Listed { name, state: ObjectState::Whole { len } };
         assert_eq!(all(&*store).await, [whole(one, 100_000), whole(three, 7)]);
         assert!(matches!(store.size(two).await, Err(Error::Missing { .. })));
         assert_eq!(read_bytes(&*store, three, 7).await.unwrap(), "adopted");

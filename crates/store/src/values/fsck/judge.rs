@@ -1,7 +1,7 @@
 //! Decides which rows do not fit. Pure: rows in, findings out.
 
 use super::{Report, cycle, read::Snapshot};
-use crate::blobs::{ObjectName, State};
+use crate::blobs::{ObjectName, ObjectState};
 use crate::values::{
     EdgeName, ValueId,
     stored::{Belongings, Head, Seal},
@@ -263,11 +263,11 @@ impl<'a> Judge<'a> {
             named.insert(object);
             let wrong_object = |why| Finding::WrongObject { id: (*id).clone(), object, why };
             match objects.get(&object) {
-                None | Some(State::Unfinished) => self.findings.push(Finding::NoObject((*id).clone(), object)),
-                Some(State::Whole { len: found }) if *found != len => {
+                None | Some(ObjectState::Unfinished) => self.findings.push(Finding::NoObject((*id).clone(), object)),
+                Some(ObjectState::Whole { len: found }) if *found != len => {
                     self.findings.push(wrong_object(format!("it should have {len} bytes, and has {found}")));
                 }
-                Some(State::Whole { .. }) => self.findings.extend(wrong.get(&object).cloned().map(wrong_object)),
+                Some(ObjectState::Whole { .. }) => self.findings.extend(wrong.get(&object).cloned().map(wrong_object)),
             }
         }
         let orphans = objects.keys().filter(|object| !named.contains(*object));

@@ -9,7 +9,7 @@ use super::super::{
 };
 use super::Check;
 use crate::{
-    blobs::{ObjectName, State},
+    blobs::{ObjectName, ObjectState},
     records::walk,
 };
 use onceflow_core::{Group, Key, Name, Row, Timestamp, limits};
@@ -32,7 +32,7 @@ pub(super) struct Snapshot {
     pub(super) uploads: BTreeSet<ObjectName>,
     pub(super) unlink: BTreeSet<ObjectName>,
     /// Objects that are there, if there is a blob store.
-    pub(super) objects: Option<BTreeMap<ObjectName, State>>,
+    pub(super) objects: Option<BTreeMap<ObjectName, ObjectState>>,
     /// Of those, the ones whose bytes were read and are not what their values say.
     pub(super) wrong: BTreeMap<ObjectName, String>,
     /// Rows that cannot be read, other than values and counts.
@@ -57,7 +57,7 @@ impl Values {
 }
 
 impl Check<'_> {
-    async fn all_objects(&self) -> Result<Option<BTreeMap<ObjectName, State>>, Error> {
+    async fn all_objects(&self) -> Result<Option<BTreeMap<ObjectName, ObjectState>>, Error> {
         let Some(blobs) = &self.values.blobs else { return Ok(None) };
         let mut objects = BTreeMap::new();
         loop {

@@ -5,7 +5,7 @@
 use super::support::*;
 use onceflow_store::{
     Records,
-    backend::journal::{Journal, Options, files::Directory},
+    backend::journal::{Journal, Options, files::StoreDirectory},
     core::{Batch, Group, Row, row::counter},
     testing::disk::Disk,
     world::RealWorld,
@@ -15,7 +15,7 @@ use std::sync::Arc;
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_waiters_share_few_syncs_and_all_batches_survive() {
     let directory = tempfile::tempdir().unwrap();
-    let files = || Arc::new(Directory::at(directory.path().join("store")).unwrap());
+    let files = || Arc::new(StoreDirectory::at(directory.path().join("store")).unwrap());
     let (journal, _) = Journal::open(files(), eager_snapshots(), RealWorld::here()).unwrap();
     let journal = Arc::new(journal);
     let tasks: Vec<_> = (0..200u32)
@@ -84,7 +84,7 @@ async fn claims_and_heartbeats_write_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_while_segments_change_is_written_whole() {
     let directory = tempfile::tempdir().unwrap();
-    let files = || Arc::new(Directory::at(directory.path()).unwrap());
+    let files = || Arc::new(StoreDirectory::at(directory.path()).unwrap());
     let options = || Options { snapshot_log_bytes_min: 1, ..Options::default() };
     let (journal, _) = Journal::open(files(), options(), RealWorld::here()).unwrap();
     let mut last = journal.position();

@@ -224,7 +224,7 @@ async fn a_blob_whose_reply_was_lost_is_stored_once() {
 
 /// Values on a directory, as a process of its own has them.
 async fn of_process(bed: &(Arc<dyn Records>, Arc<TestWorld>), path: &std::path::Path) -> Values {
-    let blobs = onceflow_store::blobs::Directory::open_here(path).await.unwrap();
+    let blobs = onceflow_store::blobs::DirectoryBlobs::open_here(path).await.unwrap();
     Values::new(bed.0.clone(), bed.1.clone(), SHARD).with_blobs(Arc::new(blobs))
 }
 
