@@ -18,6 +18,7 @@ mod inputs;
 mod inside;
 mod keyless;
 mod known;
+mod listen;
 mod live;
 mod not_undone;
 mod outline;
@@ -43,6 +44,7 @@ pub use elements::{EachProgress, RunProgress};
 pub use fork::Fork;
 pub(crate) use keyless::HistoryEnd;
 pub use keyless::KEYLESS_HISTORY_MS;
+pub(crate) use listen::SAFETY_MS;
 pub use outline::Outline;
 pub use preview::{Intent, Preview};
 pub use reasons::{PLANS_MAX, Reasons};
@@ -107,6 +109,7 @@ impl Engine {
         shared.write_event_logs();
         let events = shared.events.run(shared.records.clone(), shared.event_logs.queue());
         shared.world.spawn("onceflow events", Box::pin(events));
+        shared.world.spawn("onceflow listener", Box::pin(shared.clone().listen()));
         let worker = works.then(|| Worker::start(shared.clone()));
         if works {
             shared.world.spawn("onceflow housekeeping", Box::pin(shared.clone().keep_house()));

@@ -1,7 +1,7 @@
 //! Signals between the parts of an engine: that a run got on, that something is due, and that the engine closes.
 
 use onceflow_core::protocol::ids::RunId;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use tokio::sync::Notify;
 
 /// Signals for callers that wait for runs.
@@ -15,7 +15,22 @@ pub(crate) struct Signals {
     pub(crate) look: Notify,
     /// Signals that a removal was scheduled.
     pub(crate) due: Notify,
+    /// Signals that another process may have set a timer, or made one due.
+    pub(crate) heard: Notify,
+    /// Signals that the engine closes.
+    pub(crate) closing: Notify,
+    /// The callers that wait for runs.
+    waiting: AtomicUsize,
     closed: AtomicBool,
+}
+
+/// A caller that waits for a run, until it is dropped.
+pub(crate) struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
 }
 
 impl Signals {
@@ -24,6 +39,9 @@ impl Signals {
             progress: (0..BELLS).map(|_| Notify::new()).collect(),
             look: Notify::new(),
             due: Notify::new(),
+            heard: Notify::new(),
+            closing: Notify::new(),
+            waiting: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
         }
     }
@@ -33,7 +51,26 @@ impl Signals {
         self.closed.store(true, SeqCst);
         self.due.notify_waiters();
         self.due.notify_one();
+        self.closing.notify_waiters();
         self.ring_all();
+    }
+
+    /// Counts a caller that waits for a run.
+    pub(crate) fn begin_waiting(&self) -> Waiting<'_> {
+        self.waiting.fetch_add(1, SeqCst);
+        Waiting(&self.waiting)
+    }
+
+    /// The callers that wait for runs.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(SeqCst)
+    }
+
+    /// The store has changed: every part of the engine looks at what it waits for.
+    pub(crate) fn store_changed(&self) {
+        self.ring_all();
+        self.look.notify_one();
+        self.heard.notify_one();
     }
 
     /// Wakes every caller that waits for any run.

@@ -17,8 +17,11 @@ use onceflow_core::{
 use onceflow_store::{records::Scan, values::ValueChange};
 use std::sync::Arc;
 
-/// The longest sleep between two looks: another process may have finished a run, or died with a step suspended.
+/// The longest sleep between two looks: another process may have finished a run.
 const LOOK_MS: u64 = 60_000;
+
+/// The least time between two looks because the store has changed: a timer may have been set by a process that is gone.
+const HEARD_MS: u64 = 1000;
 
 impl Shared {
     /// Wakes suspended steps and removes what is due, and sleeps until the next deadline: the one sleeper for both.
@@ -31,7 +34,13 @@ impl Shared {
                     (1000, self.signals.due.notified())
                 }
             };
-            select(self.world.sleep(pause), std::pin::pin!(changed)).await;
+            // Nothing that another process did is in such a hurry, but a deadline of this one is.
+            let heard = async {
+                self.world.sleep(HEARD_MS).await;
+                self.signals.heard.notified().await;
+            };
+            let heard = std::pin::pin!(heard);
+            select(self.world.sleep(pause), select(std::pin::pin!(changed), heard)).await;
         }
     }
 

@@ -12,7 +12,7 @@ use onceflow_core::{
     },
 };
 
-/// The pause before a timer is looked at again whose run is being planned anew.
+/// The pause before a timer is looked at again whose rows changed while it was read.
 const LATER_MS: u64 = 1000;
 
 impl Shared {
@@ -31,7 +31,7 @@ impl Shared {
         }
     }
 
-    /// Does what a due timer is for. False if that must wait.
+    /// Does what a due timer is for. False if it is to be looked at again.
     async fn fire(&self, key: &Key, timer: Timer) -> Result<bool, Error> {
         let Timer::Step { run: id, generation, step } = timer;
         loop {
@@ -41,7 +41,8 @@ impl Shared {
             let fired = match run::on_timer(run.state().phase) {
                 OnTimer::Wake => self.wake(&run, key, step).await?,
                 OnTimer::Forget => Some(self.drop_timer(Batch::new(self.shard()), key).await?),
-                OnTimer::Later => Some(false),
+                // The batch that lets the run go on rings, and all timers are looked at then.
+                OnTimer::Later => Some(true),
             };
             if let Some(fired) = fired {
                 return Ok(fired);

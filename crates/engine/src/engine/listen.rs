@@ -1,0 +1,49 @@
+//! Listens to the store for changes by other processes: the one place where an engine waits for them, on behalf of callers
+//! that wait for runs, of bodies whose runs may be cancelled, and of timers.
+
+use crate::shared::Shared;
+use futures_util::future::{Either, select};
+use onceflow_core::Timestamp;
+use std::{pin::pin, sync::Arc};
+
+/// The least time between two looks at an embedded store: a busy store changes thousands of times a second.
+const GAP_MS: u64 = 20;
+
+/// The same for a server that many processes look at.
+const SERVER_GAP_MS: u64 = 100;
+
+/// Waiting callers that add a millisecond to the gap: each of them reads its run.
+const CALLERS_PER_MS: u64 = 4;
+
+/// The pause before a store that did not answer is asked again.
+const RETRY_MS: u64 = 500;
+
+/// The longest time that anything relies on being woken, for servers whose messages can be lost without a trace.
+pub(crate) const SAFETY_MS: u64 = 10_000;
+
+impl Shared {
+    /// Wakes the parts of this engine when the store has changed, until the engine closes.
+    pub(super) async fn listen(self: Arc<Self>) {
+        let gap_ms = if self.records.server().is_some() { SERVER_GAP_MS } else { GAP_MS };
+        loop {
+            let mut closing = pin!(self.signals.closing.notified());
+            closing.as_mut().enable();
+            if self.signals.is_closed() {
+                return;
+            }
+            // Whoever looked before this position looks again; any change after it ends the wait.
+            let seen = self.records.position();
+            self.signals.store_changed();
+            let changed = self.records.wait(self.shard(), seen, Timestamp::NEVER);
+            let pause_ms = match select(changed, closing.as_mut()).await {
+                Either::Left((Ok(()), _)) => gap_ms + self.signals.waiting() as u64 / CALLERS_PER_MS,
+                Either::Left((Err(error), _)) => {
+                    tracing::debug!(%error, "failed to wait for changes of the store; retrying in {RETRY_MS} ms");
+                    RETRY_MS
+                }
+                Either::Right(_) => return,
+            };
+            select(self.world.sleep(pause_ms), closing).await;
+        }
+    }
+}
