@@ -109,7 +109,7 @@ impl Engine {
         shared.write_event_logs();
         let events = shared.events.run(shared.records.clone(), shared.event_logs.queue());
         shared.world.spawn("onceflow events", Box::pin(events));
-        shared.world.spawn("onceflow listener", Box::pin(shared.clone().listen()));
+        shared.world.spawn("onceflow listener", Box::pin(shared.listen()));
         let worker = works.then(|| Worker::start(shared.clone()));
         if works {
             shared.world.spawn("onceflow housekeeping", Box::pin(shared.clone().keep_house()));

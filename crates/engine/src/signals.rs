@@ -1,7 +1,10 @@
 //! Signals between the parts of an engine: that a run got on, that something is due, and that the engine closes.
 
 use onceflow_core::protocol::ids::RunId;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+};
 use tokio::sync::Notify;
 
 /// Signals for callers that wait for runs.
@@ -17,11 +20,43 @@ pub(crate) struct Signals {
     pub(crate) due: Notify,
     /// Signals that another process may have set a timer, or made one due.
     pub(crate) heard: Notify,
-    /// Signals that the engine closes.
-    pub(crate) closing: Notify,
+    /// Tells that the engine is closed, also to tasks that outlive it.
+    pub(crate) closing: Arc<Closing>,
     /// The callers that wait for runs.
     waiting: AtomicUsize,
+}
+
+/// Tells that an engine is closed, or that the last of its parts was dropped.
+#[derive(Default)]
+pub(crate) struct Closing {
+    rings: Notify,
     closed: AtomicBool,
+}
+
+impl Closing {
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(SeqCst)
+    }
+
+    /// Ends when the engine is closed.
+    pub(crate) async fn closed(&self) {
+        let mut rings = std::pin::pin!(self.rings.notified());
+        rings.as_mut().enable();
+        if !self.is_closed() {
+            rings.await;
+        }
+    }
+
+    fn close(&self) {
+        self.closed.store(true, SeqCst);
+        self.rings.notify_waiters();
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        self.closing.close();
+    }
 }
 
 /// A caller that waits for a run, until it is dropped.
@@ -40,18 +75,16 @@ impl Signals {
             look: Notify::new(),
             due: Notify::new(),
             heard: Notify::new(),
-            closing: Notify::new(),
+            closing: Arc::default(),
             waiting: AtomicUsize::new(0),
-            closed: AtomicBool::new(false),
         }
     }
 
     /// Closes the engine: everything that waits returns.
     pub(crate) fn close(&self) {
-        self.closed.store(true, SeqCst);
+        self.closing.close();
         self.due.notify_waiters();
         self.due.notify_one();
-        self.closing.notify_waiters();
         self.ring_all();
     }
 
@@ -85,6 +118,6 @@ impl Signals {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(SeqCst)
+        self.closing.is_closed()
     }
 }

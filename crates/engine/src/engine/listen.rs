@@ -22,28 +22,31 @@ const RETRY_MS: u64 = 500;
 pub(crate) const SAFETY_MS: u64 = 10_000;
 
 impl Shared {
-    /// Wakes the parts of this engine when the store has changed, until the engine closes.
-    pub(super) async fn listen(self: Arc<Self>) {
-        let gap_ms = if self.records.server().is_some() { SERVER_GAP_MS } else { GAP_MS };
-        loop {
-            let mut closing = pin!(self.signals.closing.notified());
-            closing.as_mut().enable();
-            if self.signals.is_closed() {
-                return;
+    /// Wakes the parts of this engine when the store has changed, until the engine closes or is dropped: this holds the
+    /// store, and not the engine.
+    pub(super) fn listen(self: &Arc<Self>) -> impl Future<Output = ()> + Send + 'static {
+        let (records, world, shard) = (self.records.clone(), self.world.clone(), self.shard());
+        let (engine, closing) = (Arc::downgrade(self), self.signals.closing.clone());
+        let gap_ms = if records.server().is_some() { SERVER_GAP_MS } else { GAP_MS };
+        async move {
+            while !closing.is_closed() {
+                // Whoever looked before this position looks again; any change after it ends the wait.
+                let seen = records.position();
+                let Some(shared) = engine.upgrade() else { return };
+                shared.signals.store_changed();
+                let callers = shared.signals.waiting() as u64;
+                drop(shared);
+                let changed = records.wait(shard, seen, Timestamp::NEVER);
+                let pause_ms = match select(changed, pin!(closing.closed())).await {
+                    Either::Left((Ok(()), _)) => gap_ms + callers / CALLERS_PER_MS,
+                    Either::Left((Err(error), _)) => {
+                        tracing::debug!(%error, "failed to wait for changes of the store; retrying in {RETRY_MS} ms");
+                        RETRY_MS
+                    }
+                    Either::Right(_) => return,
+                };
+                select(world.sleep(pause_ms), pin!(closing.closed())).await;
             }
-            // Whoever looked before this position looks again; any change after it ends the wait.
-            let seen = self.records.position();
-            self.signals.store_changed();
-            let changed = self.records.wait(self.shard(), seen, Timestamp::NEVER);
-            let pause_ms = match select(changed, closing.as_mut()).await {
-                Either::Left((Ok(()), _)) => gap_ms + self.signals.waiting() as u64 / CALLERS_PER_MS,
-                Either::Left((Err(error), _)) => {
-                    tracing::debug!(%error, "failed to wait for changes of the store; retrying in {RETRY_MS} ms");
-                    RETRY_MS
-                }
-                Either::Right(_) => return,
-            };
-            select(self.world.sleep(pause_ms), closing).await;
         }
     }
 }

@@ -6,7 +6,7 @@ use onceflow_core::{
     protocol::{
         ids::StepId,
         premise::Premise,
-        rows::{self, Parked},
+        rows::{self, Parked, RunState},
         run::{self, OnTimer},
         timer::Timer,
     },
@@ -38,8 +38,9 @@ impl Shared {
             // Read anew: the state decides what the timer does.
             let run = self.runs.read_run(id).await?.filter(|run| run.plan.keys.generation == generation);
             let Some(run) = run else { return self.drop_timer(Batch::new(self.shard()), key).await };
-            let fired = match run::on_timer(run.state().phase) {
-                OnTimer::Wake => self.wake(&run, key, step).await?,
+            let state = run.state();
+            let fired = match run::on_timer(state.phase) {
+                OnTimer::Wake => self.wake(&run, state, key, step).await?,
                 OnTimer::Forget => Some(self.drop_timer(Batch::new(self.shard()), key).await?),
                 // The batch that lets the run go on rings, and all timers are looked at then.
                 OnTimer::Later => Some(true),
@@ -50,8 +51,8 @@ impl Shared {
         }
     }
 
-    /// Wakes a suspended step. `None` if the run changed in between.
-    async fn wake(&self, run: &Run, timer: &Key, step: StepId) -> Result<Option<bool>, Error> {
+    /// Wakes a suspended step of a run in this state. `None` if the run changed in between.
+    async fn wake(&self, run: &Run, state: RunState, timer: &Key, step: StepId) -> Result<Option<bool>, Error> {
         let mut seen = Batch::new(self.shard());
         let Some(row) = self.row(run.plan.keys.parked(step)).await? else {
             // The step was woken or decided since the timer was read, and its timer went with it.
@@ -59,7 +60,7 @@ impl Shared {
             return self.drop_timer(seen, timer).await.map(Some);
         };
         let parked: Parked = rows::read(&row).ok_or_else(|| Error::damaged("a step that was put aside"))?;
-        let draft = run::wake(&run.plan, run.state(), step, (&row, &parked));
+        let draft = run::wake(&run.plan, state, step, (&row, &parked));
         if draft.timer(step, &parked.why).is_none_or(|(own, _)| own != *timer) {
             // It was suspended anew, with another timer.
             seen.require_equals(run.plan.keys.parked(step), row);
