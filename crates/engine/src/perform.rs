@@ -132,7 +132,7 @@ impl Worker {
 
 impl Work<'_> {
     /// Commits, and claims the next step with it. A step that cannot commit because its run is frozen or went on is given
-    /// back at once.
+    /// back, after a pause: it would be claimed again at once.
     pub(crate) async fn commit<'a>(
         &'a self,
         slot: &Slot,
@@ -142,7 +142,7 @@ impl Work<'_> {
     ) -> Result<WorkCommit, Error> {
         let committed = self.commit_and_hold(slot, changes, what, decide).await?;
         if matches!(committed, WorkCommit::Lost) {
-            self.give_back().await?;
+            self.pause_and_give_back().await?;
         }
         Ok(committed)
     }

@@ -384,7 +384,7 @@ impl Work<'_> {
                 WorkCommit::Committed { position, .. } => break position,
                 // Frozen for a new plan: the attempt counts if the run goes on as it was.
                 _ if self.until_thawed(slot).await? => {}
-                _ => return self.give_back().await.map(|()| NextAttempt::Left),
+                _ => return self.pause_and_give_back().await.map(|()| NextAttempt::Left),
             }
         };
         self.tell_in_order(position, EventKind::DidFail(failed.clone())).await;
