@@ -138,12 +138,8 @@ async fn the_end_of_a_run_and_each_output_wake_callers_in_other_processes() {
     let mut scene = scene(|_| {});
     let (wait, g) = (spec_of_door(), G::new().input("x", Type::Int).output("y", Type::Int).output("z", Type::Int));
     let g = g.task("first", &wait).task("second", &wait);
-    scene.start = Start::new(
-        "r",
-        g.connect("x -> first.x; first.out -> y; first.out -> second.x; second.out -> z").library(),
-        "main",
-    );
-    scene.start = scene.start.clone().input("x", int(10));
+    let g = g.connect("x -> first.x; first.out -> y; first.out -> second.x; second.out -> z");
+    scene.start = Start::new("r", g.flow()).input("x", int(10));
     let engine = scene.proof.engine();
     scene.begin(&engine).await;
     let looker = scene.looker();
