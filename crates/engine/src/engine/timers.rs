@@ -97,6 +97,6 @@ impl<'a> Timers<'a> {
     /// Deletes a timer that wakes nothing, if the rows are as `seen` requires; else it is looked at again.
     async fn drop_timer(&self, mut seen: Batch, key: &Key) -> Result<bool, Error> {
         seen.delete(key.clone());
-        self.kernel.apply(seen).await
+        Ok(self.kernel.records.commit(seen).await?.is_applied())
     }
 }
