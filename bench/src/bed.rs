@@ -83,12 +83,21 @@ pub fn several(times: usize, one: impl Fn() -> anyhow::Result<Did>) -> anyhow::R
 impl Bed {
     /// In memory.
     pub fn memory(runtime: &Runtime, fuse: bool) -> Bed {
+        Bed::in_memory(runtime, Options { fuse, ..Options::default() })
+    }
+
+    /// In memory, with an engine that starts runs and performs no step.
+    pub fn starting(runtime: &Runtime, fuse: bool) -> Bed {
+        Bed::in_memory(runtime, Options { fuse, waits: true, ..Options::default() })
+    }
+
+    fn in_memory(runtime: &Runtime, options: Options) -> Bed {
         let _inside = runtime.enter();
         let world: Arc<dyn World> = RealWorld::here();
         let records: Arc<dyn Records> = Arc::new(Memory::new(world.clone()));
         let values = Values::new(records.clone(), world.clone(), Default::default());
         let values = values.with_blobs(Arc::new(Objects::memory()));
-        Bed::on(records, values, world, fuse, 0)
+        Bed::on(records, values, world, options, 0)
     }
 
     /// On a journal in a directory. A loop ends at `until`.
@@ -107,24 +116,11 @@ impl Bed {
         let journal = Arc::new(journal);
         let blobs = runtime.block_on(DirectoryBlobs::open(path.join("blobs")))?;
         let values = Values::new(journal.clone(), world.clone(), Default::default()).with_blobs(Arc::new(blobs));
-        let bed = Bed::on(journal.clone(), values, world, fuse, until);
+        let bed = Bed::on(journal.clone(), values, world, Options { fuse, ..Options::default() }, until);
         Ok(Bed { written: Some(written), journal: Some(journal), ..bed })
     }
 
-    /// In memory, with an engine that starts runs and performs no step.
-    pub fn starting(runtime: &Runtime, fuse: bool) -> Bed {
-        let _inside = runtime.enter();
-        let world: Arc<dyn World> = RealWorld::here();
-        let records: Arc<dyn Records> = Arc::new(Memory::new(world.clone()));
-        let values = Values::new(records.clone(), world.clone(), Default::default());
-        Bed::with(records, values, world, Options { fuse, waits: true, ..Options::default() }, 0)
-    }
-
-    fn on(records: Arc<dyn Records>, values: Values, world: Arc<dyn World>, fuse: bool, until: i64) -> Bed {
-        Bed::with(records, values, world, Options { fuse, ..Options::default() }, until)
-    }
-
-    fn with(records: Arc<dyn Records>, values: Values, world: Arc<dyn World>, options: Options, until: i64) -> Bed {
+    fn on(records: Arc<dyn Records>, values: Values, world: Arc<dyn World>, options: Options, until: i64) -> Bed {
         let count = Count::new();
         let engine = Engine::new(records, Arc::new(values), world, options);
         engine.add_tasks(&flows::tasks(&count, until)).expect("a new engine has no other tasks");

@@ -207,11 +207,11 @@ enum Shown<'a> {
     FromLog(Box<(Follower<'a>, View)>),
 }
 
-/// Takes no further steps, and finishes those of other runs, unless a signal asks to stop.
+/// Takes no further steps, and finishes those it has, of whatever run, unless a signal asks to stop.
 async fn drain(engine: &Engine, signals: &mut Signals, printer: &Printer) -> Result<(), Fault> {
     if engine.claimed_steps() > 0 {
         let has = words::count(engine.claimed_steps(), "step");
-        printer.say(format!("finishing {has} of other runs (Ctrl-C gives them back)"));
+        printer.say(format!("finishing {has} (Ctrl-C gives them back)"));
     }
     tokio::select! {
         drained = engine.drain() => Ok(drained?),

@@ -16,12 +16,13 @@ mod check;
 mod repeat;
 
 use crate::{
-    key::{Group, Key, Shard},
+    key::{Group, Key, Kind, Shard},
     queue::Claim,
     row::Row,
 };
 pub use check::{BatchLimits, Invalid};
 use serde::{Deserialize, Serialize};
+use std::sync::LazyLock;
 
 /// A condition on a row that must hold for a batch to be applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,6 +98,18 @@ impl Op {
     }
 }
 
+/// A row that never exists. Deleting it changes nothing, is never logged, and wakes all who wait on the shard.
+static BELL: LazyLock<Key> = LazyLock::new(|| Group::queue(BELL_QUEUE).deadlines().key(BELL_QUEUE));
+
+/// The queue that the bell would belong to, if it existed.
+const BELL_QUEUE: &str = "bell";
+
+/// The row is the bell: an operation that deletes it wakes all who wait on the shard. See [`Batch::ring`].
+#[inline]
+pub fn is_bell(key: &Key) -> bool {
+    key.group.kind() == Kind::Deadlines && *key == *BELL
+}
+
 /// Changes to one shard that are applied together or not at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Batch {
@@ -145,6 +158,15 @@ impl Batch {
     /// Adds [`Op::Put`].
     pub fn put(&mut self, key: Key, row: impl Into<Row>) -> &mut Self {
         self.ops.push(Op::Put(key, row.into()));
+        self
+    }
+
+    /// Wakes all who wait on the shard when the batch is applied, though no row of a queue becomes free. For
+    /// changes that other processes wait for: a run that ends or is to be cancelled, an output, a timer.
+    pub fn ring(&mut self) -> &mut Self {
+        if !self.ops.last().is_some_and(|op| matches!(op, Op::Delete(key) if is_bell(key))) {
+            self.ops.push(Op::Delete(BELL.clone()));
+        }
         self
     }
 

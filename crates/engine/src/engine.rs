@@ -20,6 +20,7 @@ mod inside;
 mod kept;
 mod keyless;
 mod known;
+mod listen;
 mod live;
 pub(crate) mod not_undone;
 mod outline;
@@ -55,6 +56,7 @@ pub use fork::Fork;
 pub(crate) use kept::KeptValues;
 pub(crate) use keyless::HistoryEnd;
 pub use keyless::KEYLESS_HISTORY_MS;
+pub(crate) use listen::SAFETY_MS;
 pub use outline::Outline;
 pub use preview::{Intent, Preview};
 pub use reasons::{PLANS_MAX, Reasons};
@@ -112,6 +114,7 @@ impl Engine {
         write_event_logs(&shared);
         let events = shared.events.run(shared.records.clone(), shared.event_logs.queue());
         shared.world.spawn("onceflow events", Box::pin(events));
+        shared.world.spawn("onceflow listener", Box::pin(shared.listen()));
         let worker = works.then(|| Worker::start(shared.clone()));
         if works {
             shared.world.spawn("onceflow housekeeping", Box::pin(house::keep_house(shared.clone())));

@@ -2,7 +2,7 @@
 
 use crate::{
     Error, RunStatus, Summary, ValueOutline, data,
-    engine::{HistoryEnd, Request, damage, not_undone::FailedUndos, timers::Timers},
+    engine::{HistoryEnd, Request, SAFETY_MS, damage, not_undone::FailedUndos, timers::Timers},
     perform::{decide_done, may_decide},
     shared::Shared,
     task::Data,
@@ -92,16 +92,16 @@ impl Handle {
         })
     }
 
-    /// Waits for progress of the run. Other processes do not signal here, so the wait also ends every `LOOK_MS`.
+    /// Waits for progress of the run, in this process or another.
     async fn until_something_happens(
         &self,
         progress: std::pin::Pin<&mut impl Future<Output = ()>>,
     ) -> Result<(), Error> {
-        const LOOK_MS: u64 = 500;
         if self.shared.signals.is_closed() {
             return Err(Error::Closed);
         }
-        select(progress, self.shared.world.sleep(LOOK_MS)).await;
+        let _waiting = self.shared.signals.begin_waiting();
+        select(progress, self.shared.world.sleep(SAFETY_MS)).await;
         Ok(())
     }
 

@@ -176,8 +176,9 @@ pub trait Records: Send + Sync + 'static {
     /// time before that of any durable batch.
     fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>>;
 
-    /// Waits until a row became free in any queue of the shard after `seen`, or until `until`; also ends now and then
-    /// for no reason. A hint: the rows are the truth. No wake-up between `seen` and this call is missed.
+    /// Waits until a row became free in any queue of the shard after `seen`, or a batch [rang](Batch::ring), or until
+    /// `until`; also ends now and then for no reason. A hint: the rows are the truth. No wake-up between `seen` and this
+    /// call is missed.
     fn wait(&self, shard: Shard, seen: Position, until: Timestamp) -> BoxFuture<'_, Result<(), Error>>;
 
     /// The size of a batch that this store accepts. A batch over it is [`Error::Invalid`].

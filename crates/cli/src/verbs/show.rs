@@ -106,7 +106,7 @@ pub(crate) async fn run(args: &args::Show, location: StoreLocation, printer: &Pr
     }
     text.push_str(&more(waiting.len(), "wait"));
     for (name, value) in &outputs {
-        text.push_str(&format!("output   {name}: {value}\n"));
+        text.push_str(&format!("output   {name}: {}\n", run_meta::bounded(value.clone())));
     }
     printer.text(text);
     printer.next(shown.next());

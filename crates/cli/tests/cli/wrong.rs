@@ -204,6 +204,20 @@ fn an_input_file_that_is_a_directory_is_said_to_be_one() {
 }
 
 #[test]
+fn an_input_file_that_is_a_pipe_or_a_device_is_refused_without_being_opened() {
+    let bed = kinds();
+    let made = std::process::Command::new("mkfifo").arg(bed.path("pipe")).status().expect("mkfifo");
+    assert!(made.success());
+    for (name, input) in [("pipe", "text=pipe"), ("/dev/zero", "text=/dev/zero")] {
+        let said = bed.run(&["run", "kinds.yaml", "-i", input]).ends(2).stderr;
+        assert_eq!(
+            said,
+            format!("error[OF0204]: input `text`: the file `{name}` is a pipe or a device, not a regular file\n")
+        );
+    }
+}
+
+#[test]
 fn a_glob_that_matches_nothing_is_told() {
     let args = ["run", "kinds.yaml", "-i", "text=in.txt", "-i", "many=reads/*.fq"];
     kinds().run(&args).expect(expect![[r#"

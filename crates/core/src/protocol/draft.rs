@@ -292,7 +292,8 @@ impl<'a> Draft<'a> {
                 for received in received {
                     let key = self.plan.keys.arrival(end, received.port);
                     self.hold(&key, received.port, &received.outcome);
-                    self.batch.put(key, rows::write(&received));
+                    // A caller may wait for this output.
+                    self.batch.put(key, rows::write(&received)).ring();
                 }
             }
             Shape::Each(elements) => {

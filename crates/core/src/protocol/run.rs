@@ -161,7 +161,7 @@ pub fn fold<'a>(
     let program = finished.header.full.as_ref().unwrap_or(&finished.header.program);
     draft.changes.push(ValueChange::lease(plan.keys.result_edge(PROGRAM), program.id.clone(), program_until));
     let key = &finished.header.key;
-    draft.batch.delete_group(plan.keys.rows.clone()).delete_group(plan.keys.home.clone());
+    draft.batch.delete_group(plan.keys.rows.clone()).delete_group(plan.keys.home.clone()).ring();
     draft.batch.put(keys::heads().key(key), rows::write(&Head::Finished(Box::new(finished.clone()))));
     let due = keys::due(*history_until, b'h', plan.keys.run, key);
     seams::schedule_history_end(&mut draft.batch, due, rows::write(&Due::History(plan.keys.run)));
@@ -186,7 +186,7 @@ pub fn vanish<'a>(
     for (name, stored) in programs(plan, header) {
         draft.changes.push(ValueChange::clear(name, stored));
     }
-    draft.batch.delete_group(plan.keys.rows.clone()).delete_group(plan.keys.home.clone());
+    draft.batch.delete_group(plan.keys.rows.clone()).delete_group(plan.keys.home.clone()).ring();
     draft.batch.delete(keys::heads().key(&header.key));
     delete_history(&mut draft.batch, plan.keys.run);
     // No run can find its memos, or those of its earlier generations, any more.
@@ -236,7 +236,7 @@ fn set_phase(plan: &InstalledProgram, draft: &mut Draft<'_>, state: RunState, ne
     if let Phase::Failed { until } = next {
         seams::schedule_failed_end(&mut draft.batch, due(until), rows::write(&Due::Failed(plan.keys.run)));
     }
-    draft.batch.put(plan.keys.state(), RunState { phase: next, ..state }.to_row());
+    draft.batch.put(plan.keys.state(), RunState { phase: next, ..state }.to_row()).ring();
 }
 
 /// Releases the edges that held a run's outputs while it ran; leases hold them from now on.

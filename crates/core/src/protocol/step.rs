@@ -361,6 +361,8 @@ pub fn suspend<'a>(
     draft.live(-1);
     if let Some((key, timer)) = draft.timer(taken.step, &why) {
         seams::set_timer(&mut draft.batch, key, rows::write(&timer));
+        // Every process that is at work knows of it, should this one die.
+        draft.batch.ring();
     }
     let ready_step = ReadyStep { started: None, resumed: None, ..ready_step.clone() };
     let parked = Parked { why, class: class_of(plan, taken), ready_step };
@@ -397,7 +399,7 @@ fn aside<'a>(
     let parked = Parked { why, class: class_of(plan, taken), ready_step };
     draft.batch.put(plan.keys.parked(taken.step), rows::write(&parked));
     if next != state.phase {
-        draft.batch.put(plan.keys.state(), RunState { phase: next, ..state }.to_row());
+        draft.batch.put(plan.keys.state(), RunState { phase: next, ..state }.to_row()).ring();
     }
     draft
 }

@@ -7,8 +7,11 @@ use futures_util::future::{Either, select};
 use onceflow_core::{Timestamp, protocol::ids::RunId};
 use std::sync::Arc;
 
-/// The longest sleep between two looks: another process may have finished a run, or died with a step suspended.
+/// The longest sleep between two looks: another process may have finished a run.
 const LOOK_MS: u64 = 60_000;
+
+/// The least time between two looks because the store has changed: a timer may have been set by a process that is gone.
+const HEARD_MS: u64 = 1000;
 
 /// Wakes suspended steps and removes what is due, and sleeps until the next deadline: the one sleeper for both.
 pub(super) async fn keep_house(shared: Arc<Shared>) {
@@ -20,7 +23,13 @@ pub(super) async fn keep_house(shared: Arc<Shared>) {
                 (1000, shared.signals.due.notified())
             }
         };
-        select(shared.world.sleep(pause), std::pin::pin!(changed)).await;
+        // Nothing that another process did is in such a hurry, but a deadline of this one is.
+        let heard = async {
+            shared.world.sleep(HEARD_MS).await;
+            shared.signals.heard.notified().await;
+        };
+        let heard = std::pin::pin!(heard);
+        select(shared.world.sleep(pause), select(std::pin::pin!(changed), heard)).await;
     }
 }
 

@@ -12,13 +12,13 @@ use onceflow_core::{
     protocol::{
         ids::StepId,
         premise::Premise,
-        rows::{self, Parked},
+        rows::{self, Parked, RunState},
         run::{self, OnTimer},
         timer::Timer,
     },
 };
 
-/// The pause before a timer is looked at again whose run is being planned anew.
+/// The pause before a timer is looked at again whose rows changed while it was read.
 const LATER_MS: u64 = 1000;
 
 /// The timers of suspended steps.
@@ -48,17 +48,19 @@ impl<'a> Timers<'a> {
         }
     }
 
-    /// Does what a due timer is for. False if that must wait.
+    /// Does what a due timer is for. False if it is to be looked at again.
     async fn fire(&self, key: &Key, timer: Timer) -> Result<bool, Error> {
         let Timer::Step { run: id, generation, step } = timer;
         loop {
             // Read anew: the state decides what the timer does.
             let run = self.runs.read_run(id).await?.filter(|run| run.plan.keys.generation == generation);
             let Some(run) = run else { return self.drop_timer(Batch::new(self.kernel.shard), key).await };
-            let fired = match run::on_timer(run.state().phase) {
-                OnTimer::Wake => self.wake(&run, key, step).await?,
+            let state = run.state();
+            let fired = match run::on_timer(state.phase) {
+                OnTimer::Wake => self.wake(&run, state, key, step).await?,
                 OnTimer::Forget => Some(self.drop_timer(Batch::new(self.kernel.shard), key).await?),
-                OnTimer::Later => Some(false),
+                // The batch that lets the run go on rings, and all timers are looked at then.
+                OnTimer::Later => Some(true),
             };
             if let Some(fired) = fired {
                 return Ok(fired);
@@ -66,8 +68,8 @@ impl<'a> Timers<'a> {
         }
     }
 
-    /// Wakes a suspended step. `None` if the run changed in between.
-    async fn wake(&self, run: &Run, timer: &Key, step: StepId) -> Result<Option<bool>, Error> {
+    /// Wakes a suspended step of a run in this state. `None` if the run changed in between.
+    async fn wake(&self, run: &Run, state: RunState, timer: &Key, step: StepId) -> Result<Option<bool>, Error> {
         let mut seen = Batch::new(self.kernel.shard);
         let Some(row) = self.kernel.row(run.plan.keys.parked(step)).await? else {
             // The step was woken or decided since the timer was read, and its timer went with it.
@@ -75,7 +77,7 @@ impl<'a> Timers<'a> {
             return self.drop_timer(seen, timer).await.map(Some);
         };
         let parked: Parked = rows::read(&row).ok_or_else(|| Error::damaged("a step that was put aside"))?;
-        let draft = run::wake(&run.plan, run.state(), step, (&row, &parked));
+        let draft = run::wake(&run.plan, state, step, (&row, &parked));
         if draft.timer(step, &parked.why).is_none_or(|(own, _)| own != *timer) {
             // It was suspended anew, with another timer.
             seen.require_equals(run.plan.keys.parked(step), row);

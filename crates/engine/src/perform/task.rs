@@ -250,7 +250,7 @@ impl<'a> TaskStep<'a> {
                 WorkCommit::Committed { position, .. } => break position,
                 // Frozen for a new plan: the attempt counts if the run goes on as it was.
                 _ if self.work.until_thawed().await? => {}
-                _ => return self.work.give_back().await.map(|()| NextAttempt::Left),
+                _ => return self.work.pause_and_give_back().await.map(|()| NextAttempt::Left),
             }
         };
         self.work.tell_in_order(position, EventKind::DidFail(failed.clone())).await;

@@ -41,7 +41,7 @@ pub(crate) struct Work<'a> {
 
 impl Work<'_> {
     /// Commits, and claims the next step with it. A step that cannot commit because its run is frozen or went on is given
-    /// back at once.
+    /// back, after a pause: it would be claimed again at once.
     pub(crate) async fn commit<'a>(
         &'a self,
         changes: &[ValueChange],
@@ -50,7 +50,7 @@ impl Work<'_> {
     ) -> Result<WorkCommit, Error> {
         let committed = self.commit_and_hold(changes, what, decide).await?;
         if matches!(committed, WorkCommit::Lost) {
-            self.give_back().await?;
+            self.pause_and_give_back().await?;
         }
         Ok(committed)
     }

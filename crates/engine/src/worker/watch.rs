@@ -2,7 +2,7 @@
 //! once, also one by another process.
 
 use super::Worker;
-use crate::Error;
+use crate::{Error, engine::SAFETY_MS};
 use futures_util::future::select;
 use onceflow_core::{
     limits::GET_KEYS_MAX,
@@ -13,10 +13,6 @@ use onceflow_core::{
     },
 };
 use std::{collections::BTreeSet, pin::pin, sync::Arc};
-
-/// The interval at which states are read: a body ends this long after another process cancelled its run at the latest,
-/// sooner than people notice, at the price of a row or two read.
-const LOOK_MS: u64 = 250;
 
 /// The run of a step, and what may stop its work.
 #[derive(Clone, Copy)]
@@ -68,7 +64,7 @@ impl Worker {
         self.alive.take_over(&self.shared.kernel, self.capacity.all_queues()).await
     }
 
-    /// Reads the states while bodies run.
+    /// Reads the states while bodies run, whenever the store has changed.
     pub(super) async fn watch_runs(self: Arc<Self>) {
         loop {
             let stopped = self.drain.stopped.notified();
@@ -80,7 +76,7 @@ impl Worker {
                 continue;
             }
             let (look, stopped) = (pin!(self.shared.signals.look.notified()), pin!(stopped));
-            select(self.shared.world.sleep(LOOK_MS), select(look, stopped)).await;
+            select(self.shared.world.sleep(SAFETY_MS), select(look, stopped)).await;
             if let Err(error) = self.look_at_runs().await {
                 tracing::debug!(%error, "failed to read run states; retrying");
             }

@@ -67,9 +67,13 @@ fn door() -> Door {
     Door { open: Arc::new(Semaphore::new(0)), began: Arc::default(), dropped: Arc::default() }
 }
 
+fn spec_of_door() -> TaskSpec {
+    TaskSpec::new("wait", vec![Port::new("x", Type::Int)], vec![Port::new("out", Type::Int)])
+}
+
 fn scene(adjust: impl Fn(&mut TaskSpec)) -> Scene {
     let (mut kit, door) = (Kit::default(), door());
-    let mut spec = TaskSpec::new("wait", vec![Port::new("x", Type::Int)], vec![Port::new("out", Type::Int)]);
+    let mut spec = spec_of_door();
     adjust(&mut spec);
     kit.tasks.add(spec.clone(), Arc::new(door.clone()));
     let start = Start::new("r", chain(&spec, 2).flow()).input("x", int(10));
@@ -127,6 +131,37 @@ async fn a_cancel_from_any_process_drops_the_running_bodies() {
         scene.proof.drive(looker.close()).await.unwrap();
         scene.proof.nothing_remains().await;
     }
+}
+
+#[tokio::test]
+async fn the_end_of_a_run_and_each_output_wake_callers_in_other_processes() {
+    let mut scene = scene(|_| {});
+    let (wait, g) = (spec_of_door(), G::new().input("x", Type::Int).output("y", Type::Int).output("z", Type::Int));
+    let g = g.task("first", &wait).task("second", &wait);
+    let g = g.connect("x -> first.x; first.out -> y; first.out -> second.x; second.out -> z");
+    scene.start = Start::new("r", g.flow()).input("x", int(10));
+    let engine = scene.proof.engine();
+    scene.begin(&engine).await;
+    let looker = scene.looker();
+    let seen = scene.proof.drive(looker.find("r")).await.unwrap();
+    // Nothing of this process wakes it, and it does not look by itself for many seconds.
+    for (name, expected) in [("y", 11), ("z", 12)] {
+        let mut output = std::pin::pin!(seen.output(name));
+        for _ in 0..50 {
+            assert!(onceflow_store::testing::world::poll_once(&mut output).await.is_pending());
+            scene.proof.calm().await;
+        }
+        let before = scene.proof.world.clock();
+        scene.door.open.add_permits(1);
+        assert_eq!(as_int(&scene.proof.drive(output).await.unwrap()), expected);
+        let took = scene.proof.world.clock().ms_since(before);
+        assert!(took < 1000, "it took {took} ms until {name} was seen");
+    }
+    let before = scene.proof.world.clock();
+    assert!(scene.proof.drive(seen.wait()).await.unwrap().status == RunStatus::Done);
+    assert!(scene.proof.world.clock().ms_since(before) < 1000);
+    scene.proof.drive(looker.close()).await.unwrap();
+    scene.proof.drive(engine.close()).await.unwrap();
 }
 
 #[tokio::test]

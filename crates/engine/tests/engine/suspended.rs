@@ -116,6 +116,32 @@ async fn a_timer_outlives_its_process() {
 }
 
 #[tokio::test]
+async fn a_timer_of_a_dead_process_fires_in_time_where_another_is_at_work() {
+    const SOON_MS: u64 = 5000;
+    let (kit, start, _) = job(Some(SOON_MS));
+    let proof = Proof::new(&kit);
+    // It is at work already, and looks at the timers when the other one sets its own.
+    let other = proof.engine();
+    proof.calm().await;
+    let setter = proof.engine();
+    let began = proof.world.clock();
+    let handle = proof.drive(setter.start(start)).await.unwrap();
+    assert_eq!(proof.drive(handle.wait()).await.unwrap().status, RunStatus::Waiting);
+    setter.stop();
+    drop((handle, setter));
+    let handle = proof.drive(other.find("r")).await.unwrap();
+    while proof.rows().contains("timers") {
+        assert!(proof.world.advance_to_next(), "no sleeper is left");
+        proof.calm().await;
+    }
+    let took_ms = proof.world.clock().ms_since(began);
+    assert!((SOON_MS..SOON_MS + 3000).contains(&took_ms), "the timer fired after {took_ms} ms");
+    assert_eq!(ended(&proof, &handle).await.status, RunStatus::Done);
+    proof.drive(other.close()).await.unwrap();
+    proof.only_what_remains().await;
+}
+
+#[tokio::test]
 async fn cancelling_a_run_cancels_its_suspended_attempts_by_their_handles() {
     let (kit, start, body) = job(Some(TIMEOUT_MS));
     let proof = Proof::new(&kit);

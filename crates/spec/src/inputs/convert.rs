@@ -270,7 +270,11 @@ impl Convert<'_> {
         }
         let is_gone = self.files == FilePresence::MayBeGone && !path.exists();
         if self.files != FilePresence::AreNotLookedAt && !path.is_file() && !is_gone {
-            let what = if path.is_dir() { "is a directory" } else { "is not there" };
+            let what = match (path.is_dir(), path.exists()) {
+                (true, _) => "is a directory",
+                (false, true) => "is a pipe or a device, not a regular file",
+                (false, false) => "is not there",
+            };
             return at.say("OF0204", format!("{}: the file `{text}` {what}", self.what), self.where_from(text));
         }
         match FileValue::from_path(path) {

@@ -9,14 +9,14 @@ use crate::{
 };
 use onceflow_core::{
     Batch, Claim, Claimed, Group, Inbox, Key, Kind, Name, Op, Pick, Row, Timestamp,
-    batch::Invalid,
+    batch::{Invalid, is_bell},
     limits,
     row::{bitmap, counter},
 };
 use std::borrow::Cow;
 
-/// Applies a batch after the batch at `position`. The flag says that a queue row became free and is not claimed yet, so
-/// that waiting workers should wake.
+/// Applies a batch after the batch at `position`. The flag says that a queue row became free and is not claimed yet, or that
+/// the batch rings: those who wait should wake.
 pub(super) fn apply<V: ShardView>(
     rows: &mut V,
     batch: &Batch,
@@ -36,13 +36,13 @@ pub(super) fn apply<V: ShardView>(
         change.undo();
     }
     let claimed = done.is_ok().then(|| change.claim(batch.claim.as_ref()?, now)).flatten();
-    let Change { rows, enabled, fired, queues, .. } = change;
+    let Change { rows, enabled, fired, queues, rings, .. } = change;
     queues.iter().for_each(|queue| rows.rest(queue));
     done?;
     let is_claimed = |queue: &Group, name: &Name| {
         claimed.as_ref().is_some_and(|claimed| claimed.name == *name && claimed.queue.id_name() == queue.id_name())
     };
-    let enabled = enabled.iter().any(|(queue, name)| !is_claimed(queue, name) && rows.is_free(queue, name));
+    let enabled = rings || enabled.iter().any(|(queue, name)| !is_claimed(queue, name) && rows.is_free(queue, name));
     let committed = Committed { position: Position(position.0 + 1), fired, claimed };
     Ok((CommitResult::Applied(committed), enabled))
 }
@@ -58,6 +58,8 @@ struct Change<'a, 'b, V: ShardView, E> {
     /// Queues that were changed, by one of their groups. One may stand there more than once.
     queues: Few<&'b Group>,
     fired: Vec<Key>,
+    /// The bell was rung.
+    rings: bool,
 }
 
 /// Up to so many operations are compared with each other to find bitmaps that need no row.
@@ -88,7 +90,7 @@ enum Undo<'b, V: ShardView> {
 impl<'a, 'b, V: ShardView, E: Effects> Change<'a, 'b, V, E> {
     fn new(rows: &'a mut V, batch: &'b Batch, effects: &'a mut E) -> Self {
         let undo = can_fail(&batch.ops).then(|| Vec::with_capacity(2 * batch.ops.len()));
-        Change { rows, effects, undo, enabled: Few::default(), queues: Few::default(), fired: vec![] }
+        Change { rows, effects, undo, enabled: Few::default(), queues: Few::default(), fired: vec![], rings: false }
     }
 
     /// Applies operations, then fires the triggers of complete rows, round by round, until none is complete. While a
@@ -176,6 +178,10 @@ impl<'a, 'b, V: ShardView, E: Effects> Change<'a, 'b, V, E> {
     }
 
     fn delete(&mut self, key: &'b Key) {
+        if is_bell(key) {
+            self.rings = true;
+            return;
+        }
         let Some(old) = self.set(key, None) else { return };
         self.tell(key, |effects| effects.delete(key));
         if key.group.kind() == Kind::Claims {

@@ -59,6 +59,8 @@ local cleared = {}           -- groups of plain rows that go as a whole: the beg
 local enabled = {}           -- places of queue rows that were put or whose claim went, as they came
 local queue_places = {}      -- places whose freedom or claim may have changed
 local wrong                  -- what is wrong with the batch, and where
+local BELL = '\3\0\4bellbell' -- the row that never exists: deleting it wakes those who wait
+local rings = 0
 
 -- Reads what is not known yet of these fields.
 local function load(fields)
@@ -107,6 +109,7 @@ local function put(field, row)
 end
 
 local function delete(field)
+  if field == BELL then rings = 1 end
   if not get(field) then return end
   set(field, false)
   if byte(field) == 2 then enabled[#enabled + 1] = sub(field, 2) end
@@ -299,7 +302,7 @@ if claim and claim[4] == 1 then
     if claimed then break end
   end
 end
-local wakes = 0
+local wakes = rings
 for _, place in ipairs(enabled) do
   if (not claimed or claimed[2] ~= place) and is_free(place) then wakes = 1 end
 end
@@ -387,7 +390,7 @@ if claim and not claimed and call('ZCARD', free_key) > 0 then
       call('ZREM', free_key, place)
       call('ZADD', held_key, 0, place)
       -- Did it take what this batch made ready?
-      wakes = 0
+      wakes = rings
       for _, one in ipairs(enabled) do
         if one ~= place and is_free(one) then wakes = 1 end
       end

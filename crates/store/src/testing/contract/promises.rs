@@ -127,6 +127,7 @@ macro_rules! __each_promise {
                 a_row_freed_between_seen_and_wait_is_not_missed
                 a_wait_ends_at_its_deadline
                 all_waiters_wake_and_cancelled_ones_leave_nothing
+                a_batch_that_rings_ends_the_wait
                 a_freed_row_wakes_the_waiters_of_its_shard
             }
         }

@@ -1,7 +1,10 @@
 //! Waiting for work. A wake-up is a hint and may come for no reason, but it must come for a good one.
 
 use super::Bed;
-use crate::testing::{batches::*, world::poll_once};
+use crate::{
+    records::Scan,
+    testing::{batches::*, world::poll_once},
+};
 use onceflow_core::{Group, Op, Pick, Shard, Timestamp};
 
 /// Begins to wait, does these, and expects the wait to end by that.
@@ -25,6 +28,29 @@ pub async fn a_freed_row_ends_the_wait(bed: Bed) {
     assert_eq!(bed.take_all().await, "a");
     wakes(&bed, [delete_group(queue().claims())]).await;
     wakes(&bed, [delete_group(queue()), ready("c")]).await;
+}
+
+/// A batch that rings wakes waiters though no row becomes free, or the only one is claimed with it, and leaves no row.
+pub async fn a_batch_that_rings_ends_the_wait(bed: Bed) {
+    for (name, pick) in [("a", None), ("b", Some(Pick::EnabledFirst)), ("c", Some(Pick::InTurn))] {
+        let mut wait = bed.records.wait(SHARD, bed.records.position(), Timestamp::NEVER);
+        let ended = poll_once(&mut wait).await.is_ready();
+        let mut batch = match pick {
+            None => bed.once([put(key(name), row(""))]),
+            Some(_) => bed.once([ready(name)]),
+        };
+        batch.ring();
+        if let Some(pick) = pick {
+            batch.claim(bed.claim(pick));
+        }
+        assert_eq!(bed.apply(batch).await.claimed.is_some(), pick.is_some());
+        if !ended {
+            wait.await.expect("the store answers");
+        }
+    }
+    let bells =
+        bed.records.scan(SHARD, Scan::of(Group::queue("bell").deadlines(), 1)).await.expect("the store answers");
+    assert!(bells.rows.is_empty(), "{:?}", bells.rows);
 }
 
 /// Two rows become ready and one is born claimed: the other is for the waiters.
