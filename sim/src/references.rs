@@ -87,7 +87,7 @@ async fn one(room: &Arc<Room>, values: &Arc<Values>, name: &str, strict: bool) -
     if sim.per_mille(150) {
         // Large, and of few different contents.
         let content = vec![sim.below(2) as u8; 200];
-        let upload = values.upload(onceflow_store::blobs::content::from_bytes(content)).await?;
+        let upload = values.uploads().upload(onceflow_store::blobs::content::from_bytes(content)).await?;
         values.update(Update::new().change(upload.change()).set(&edge, upload.id())).await?;
     }
     Ok(())

@@ -162,7 +162,7 @@ impl Handle {
         Box::pin(async move {
             let mut handed_over = Vec::new();
             for (digest, path) in files {
-                if self.shared.values.hand_over(digest, &path).await? {
+                if self.shared.values.files().hand_over(digest, &path).await? {
                     handed_over.push(path);
                 }
             }

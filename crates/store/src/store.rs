@@ -171,7 +171,7 @@ impl Store {
     }
 
     /// The values of the store. Content too large for a row goes into files beside the journal, by
-    /// [`Values::upload`] or [`Values::adopt`].
+    /// [`Uploads::upload`](crate::values::Uploads::upload) or [`Uploads::adopt`](crate::values::Uploads::adopt).
     ///
     /// # Errors
     /// If the directory of the files cannot be made.

@@ -10,10 +10,14 @@
 //! |---|---|
 //! | `update` | decides the batch of an update; pure |
 //! | `changes` | adds changes to a batch of the caller's, without reading anything |
-//! | `bytes`, `file` | bytes and files as values, inline or as blobs |
+//! | `rows` | reads the rows of values, and commits batches to them |
+//! | `writer` | names that no other process uses, and the end of a process that wrote |
+//! | `contents` | the bytes of values, wherever they lie |
+//! | `file`, `export` | files as values, inline or as blobs, and values as files |
 //! | `elements` | the elements of lists that are gathered: references, or the bytes themselves |
 //! | [`lease`] | edges that end by themselves, and the keeper that renews one |
 //! | [`reclaim`] | expires leases, pays debts, sweeps values; in small steps |
+//! | `roots` | clears roots by the prefix of their names |
 //! | `blob` | large bytes, as values |
 //! | [`source`] | files of the user's, by reference |
 //! | `whole` | checks bytes before they are handed out, and drops an object that is damaged |
@@ -22,6 +26,10 @@
 //! | [`fsck`] | proves that all rows fit together, and repairs those that do not |
 //! | [`census`] | counts the values, and the roots that hold them |
 //! | [`limits`] | every bound, with its reason |
+//!
+//! [`Values`] holds the parts that live as long as it does (`ValueRows`, `ValueWriter`, `Sources`, the blob store) and the
+//! calls on values as such. Each other idea is a view that borrows the parts it needs: [`ValueBytes`], [`Uploads`], [`FileValues`],
+//! [`SourceValues`], [`Integrity`].
 //!
 //! ```
 //! # use onceflow_store::{backend::memory::Memory, world::RealWorld, values::{EdgeName, Update, Values}};
@@ -40,9 +48,9 @@
 //! ```
 
 mod blob;
-mod bytes;
 pub mod census;
 mod changes;
+mod contents;
 mod elements;
 mod error;
 mod export;
@@ -56,89 +64,78 @@ pub mod list;
 mod news;
 pub mod reclaim;
 mod roots;
+mod rows;
 pub mod source;
 mod stored;
 mod update;
 mod whole;
+mod writer;
 
-pub use blob::Upload;
+pub use blob::{Upload, Uploads};
+pub use contents::ValueBytes;
 pub use error::Error;
+pub use file::FileValues;
 pub use hold::Hold;
 pub use lease::Keeper;
 pub use onceflow_core::value::{
     Content, EdgeName, Element, Expect, FileStat, SourceFile, Update, Value, ValueChange, ValueId,
 };
 pub use reclaim::Reclaimed;
-pub use source::SourceError;
+pub use source::{SourceError, SourceValues};
+pub use whole::Integrity;
+pub use writer::Enlisting;
 
 use crate::{
     blobs::Blobs,
-    records::{self, CommitResult, Position, Records, Refused, get_one},
-    world::{BoxFuture, World},
+    records::{Position, Records},
+    world::World,
 };
+use bytes::Bytes;
+use elements::PrefixRelease;
 use keys::Keys;
 use news::News;
-use onceflow_core::{Batch, Fences, Key, Require, Row, Shard, Timestamp};
+use onceflow_core::{Fences, Name, Shard, Timestamp, payload::Stored};
+use rows::{Tried, ValueRows};
 use source::Sources;
-use std::sync::{Arc, OnceLock, atomic::AtomicBool};
-use stored::{Edge, Head};
-use update::{Asked, Facts};
+use std::sync::Arc;
+use writer::ValueWriter;
 
 /// The values of one shard.
 pub struct Values {
-    records: Arc<dyn Records>,
+    rows: ValueRows,
     world: Arc<dyn World>,
-    shard: Shard,
-    keys: Keys,
-    fences: Fences,
-    news: News,
+    writer: ValueWriter,
     blobs: Option<Arc<dyn Blobs>>,
-    /// This writer is registered where its end can be detected.
-    is_enlisted: AtomicBool,
-    enlisting: OnceLock<Enlisting>,
     sources: Arc<Sources>,
 }
-
-/// Registers a writer where other processes can detect its end.
-pub type Enlisting = Box<dyn Fn() -> BoxFuture<'static, Result<(), Error>> + Send + Sync>;
 
 impl Values {
     /// Opens the values of this shard. Any number of `Values` may work on one store at a time.
     pub fn new(records: Arc<dyn Records>, world: Arc<dyn World>, shard: Shard) -> Self {
-        let fences = Fences::new(world.random());
-        Values {
-            records,
-            world,
-            shard,
-            keys: Keys::new(),
-            fences,
-            news: News::default(),
-            blobs: None,
-            is_enlisted: AtomicBool::new(false),
-            enlisting: OnceLock::new(),
-            sources: Arc::default(),
-        }
+        let writer = ValueWriter::new(Fences::new(world.random()));
+        let rows = ValueRows { records, shard, keys: Keys::new(), news: News::default() };
+        Values { rows, world, writer, blobs: None, sources: Arc::default() }
+    }
+
+    /// Keeps the bytes of blobs in `blobs`, which must be this shard's own: an object that no row of the shard names is
+    /// an orphan.
+    pub fn with_blobs(self, blobs: Arc<dyn Blobs>) -> Self {
+        Values { blobs: Some(blobs), ..self }
     }
 
     /// Returns a value as it was put. It stays as long as something refers to it.
     pub async fn get(&self, id: &ValueId) -> Result<Value, Error> {
-        let Some(row) = self.row(self.keys.value(id)).await? else { return Err(Error::Missing { id: id.clone() }) };
-        let head = Head::read(&row).ok_or_else(|| whole::row_damaged(id))?;
-        if head.is_lost() {
-            return Err(Error::Lost { id: id.clone() });
-        }
-        let content = head.content().ok_or_else(|| whole::row_damaged(id))?;
-        Ok(Value { refs: head.refs().collect(), content })
+        self.rows.get(id).await
     }
 
     /// Returns the target of an edge; `None` if it is not set.
     pub async fn edge(&self, edge: &EdgeName) -> Result<Option<ValueId>, Error> {
-        Ok(self.edge_row(edge).await?.map(|(_, edge)| edge.target))
+        Ok(self.rows.edge_row(edge).await?.map(|(_, edge)| edge.target))
     }
 
     /// Returns the deadline of an edge; `None` if the edge is not set or is no lease.
     pub async fn deadline(&self, edge: &EdgeName) -> Result<Option<Timestamp>, Error> {
-        Ok(self.edge_row(edge).await?.and_then(|(_, edge)| edge.deadline))
+        Ok(self.rows.edge_row(edge).await?.and_then(|(_, edge)| edge.deadline))
     }
 
     /// Puts values and changes edges: all of it, or nothing. Repeating it does nothing more. The state that the answer
@@ -147,109 +144,135 @@ impl Values {
     /// # Errors
     /// [`Missing`](Error::Missing), [`Conflict`](Error::Conflict), [`Stale`](Error::Stale), [`Sealed`](Error::Sealed)
     /// and [`TooLarge`](Error::TooLarge) mean that nothing was written.
-    /// [`records::Error::Unknown`] means that a reply was lost, and that the rows stored now do not tell whether the
+    /// [`records::Error::Unknown`](crate::records::Error::Unknown) means that a reply was lost, and that the rows stored now do not tell whether the
     /// batch was applied: other callers may have acted since. The update is not decided anew then, for that could undo
     /// their work.
     pub async fn update(&self, update: Update) -> Result<Position, Error> {
         let answer = self.apply(update).await;
-        self.told(answer).await
+        self.rows.told(answer).await
     }
 
     /// As [`Values::update`], but does not wait until the update is durable. For callers that go on inside the process,
     /// and await [`Records::durable`] of the position before telling anyone.
     pub async fn apply(&self, update: Update) -> Result<Position, Error> {
-        let asked = Asked::new(&update)?;
-        let wanted = asked.wanted(&self.keys)?;
-        // Read once: a second try must not mean another deadline.
-        let now = if asked.needs_clock() { self.records.now().await? } else { Timestamp::ZERO };
-        for _ in 0..limits::TRIES_MAX {
-            let Some(batch) = self.decide(&wanted, &asked, now).await? else { return Ok(self.records.position()) };
-            match self.send(batch).await? {
-                Tried::Applied(position) => return Ok(position),
-                Tried::Refused(Require::Present(key)) if key.group == self.keys.values => {
-                    return Err(Error::Missing { id: ValueId::new(&key.name) });
-                }
-                Tried::Refused(_) => {}
-                Tried::Unknown(why) => {
-                    return match self.decide(&wanted, &asked, now).await {
-                        Ok(None) => Ok(self.records.position()),
-                        Ok(Some(_)) | Err(_) => Err(why.into()),
-                    };
-                }
-            }
-        }
-        Err(Error::Contended(limits::TRIES_MAX))
+        self.rows.apply(update).await
     }
 
-    /// Returns the batch for the part of an update that is not done yet; `None` if all of it is.
-    async fn decide(&self, wanted: &[Key], asked: &Asked<'_>, now: Timestamp) -> Result<Option<Batch>, Error> {
-        let rows = self.records.get(self.shard, wanted).await?;
-        let facts = Facts::new(wanted.to_vec(), rows);
-        update::decide(&self.keys, self.shard, &facts, asked, now)
+    /// Clears the roots and leases whose names begin with `prefix` and that `goes` selects; returns how many. Small
+    /// updates, each atomic; safe to repeat and to stop at any await. Not durable when it returns: see
+    /// [`Values::apply`].
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn clear_roots(&self, prefix: &[u8], goes: impl Fn(&[u8]) -> bool) -> Result<usize, Error> {
+        roots::clear(&self.rows, prefix, goes).await
     }
 
-    /// Waits until the state that an answer was decided on is durable, unless the store gave no answer.
-    async fn told<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
-        if !matches!(answer, Err(Error::Records(_) | Error::TooLarge { .. } | Error::Senseless(_))) {
-            self.records.durable(self.records.position()).await?;
-        }
-        answer
+    /// Moves the deadline of a lease to `ttl_ms` from now; never to an earlier time. Returns the deadline. Durable when
+    /// it returns.
+    ///
+    /// The lease is identified by its name only: if it may have ended, and another process may have taken the name, use
+    /// a [`Keeper`].
+    ///
+    /// # Errors
+    /// [`LeaseLost`](Error::LeaseLost) if it has ended, was cleared, or is no lease.
+    pub async fn renew(&self, edge: &EdgeName, ttl_ms: u64) -> Result<Timestamp, Error> {
+        let answer = lease::NamedLease { rows: &self.rows, edge }.renew(ttl_ms).await;
+        self.rows.told(answer).await
     }
 
-    /// Commits a batch, and sends the very same batch again while its answer is lost, which is safe because it is
-    /// idempotent. [`Tried::Unknown`] means that it may have been applied, at any time until now. The caller may read
-    /// whether the state is as it wanted, but must not decide anew.
-    async fn send(&self, batch: Batch) -> Result<Tried, Error> {
-        let lost = match self.try_commit(batch.clone()).await? {
-            Tried::Unknown(why) => why,
-            answered => return Ok(answered),
-        };
-        for _ in 0..limits::REPLIES_LOST_MAX {
-            match self.try_commit(batch.clone()).await {
-                Ok(Tried::Applied(position)) => return Ok(Tried::Applied(position)),
-                Ok(Tried::Unknown(_)) => {}
-                // Refused because of its own first try, or of other writers: the store cannot tell.
-                Ok(Tried::Refused(_)) | Err(_) => break,
-            }
-        }
-        Ok(Tried::Unknown(lost))
+    /// Returns elements under a prefix, in order of their index, from `first` on: at most `limit`, and at most
+    /// [`SCAN_ROWS_MAX`](onceflow_core::limits::SCAN_ROWS_MAX).
+    pub async fn elements(
+        &self,
+        prefix: impl AsRef<[u8]>,
+        first: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, Element)>, Error> {
+        elements::page(&self.rows, prefix.as_ref(), first, limit).await
     }
 
-    /// Commits a batch, and wakes the reclaim loop if the batch left something to reclaim.
-    async fn try_commit(&self, batch: Batch) -> Result<Tried, Error> {
-        let rings = self.news.concerns(&self.keys, &batch);
-        let requires = batch.requires.clone();
-        match self.records.commit(batch).await {
-            Ok(CommitResult::Applied(committed)) => {
-                if rings || !committed.fired.is_empty() {
-                    self.news.notify();
-                }
-                Ok(Tried::Applied(committed.position))
-            }
-            Ok(CommitResult::Refused(Refused { which, .. })) => Ok(Tried::Refused(requires[which].clone())),
-            Err(why @ records::Error::Unknown(_)) => {
-                tracing::debug!(%why, "the answer to a batch was lost");
-                Ok(Tried::Unknown(why))
-            }
-            Err(error) => Err(error.into()),
-        }
+    /// Deletes every element under `prefix`, in small steps of [`Values::reclaim`]; none can be set meanwhile. For
+    /// lists that were never gathered; the elements of a gathered one are deleted with its value. Durable when it
+    /// returns.
+    ///
+    /// # Errors
+    /// [`Sealed`](Error::Sealed) if a list owns the elements; [`records::Error::Unknown`](crate::records::Error::Unknown) as for [`Values::update`].
+    pub async fn release(&self, prefix: impl AsRef<[u8]>) -> Result<Position, Error> {
+        let answer = PrefixRelease { rows: &self.rows, prefix: &Name::new(prefix) }.apply().await;
+        self.rows.told(answer).await
     }
 
-    async fn row(&self, key: Key) -> Result<Option<Row>, Error> {
-        Ok(get_one(&*self.records, self.shard, key).await?)
+    /// Returns the change that puts these bytes, and the value they become: up to
+    /// [`INLINE_VALUE_BYTES_MAX`](limits::INLINE_VALUE_BYTES_MAX) an inline value, beyond that a blob, which is uploaded
+    /// when this returns and reclaimed unless the change is committed.
+    ///
+    /// Inline values cost no I/O, and are not shared with equal ones: finding those would take a read.
+    pub async fn put_bytes(&self, bytes: impl Into<Bytes>) -> Result<(ValueChange, Stored), Error> {
+        self.uploads().put_bytes(bytes.into()).await
     }
 
-    async fn edge_row(&self, edge: &EdgeName) -> Result<Option<(Row, Edge)>, Error> {
-        let Some(row) = self.row(self.keys.edge(edge)).await? else { return Ok(None) };
-        let read = Edge::read(edge, &row)?;
-        Ok(Some((row, read)))
+    /// Reads all bytes of an inline value or a blob into memory. Something must hold the value meanwhile.
+    ///
+    /// # Errors
+    /// [`Senseless`](Error::Senseless) for a gathered list; [`Broken`](Error::Broken) if an object is not what its name
+    /// says.
+    pub async fn read_all(&self, id: &ValueId) -> Result<Bytes, Error> {
+        self.contents().all(id).await
     }
-}
 
-/// The result of sending a batch.
-enum Tried {
-    Applied(Position),
-    Refused(Require),
-    /// The answer was lost.
-    Unknown(records::Error),
+    /// An id for a new value, unique for ever.
+    pub fn fresh_id(&self) -> ValueId {
+        self.writer.fresh_id()
+    }
+
+    /// The incarnation of this writer: its objects, and its leases on values put ahead, are named by it.
+    pub fn writer(&self) -> u128 {
+        self.writer.incarnation()
+    }
+
+    /// Sets how this writer is registered before it writes for the first time, for blob stores that cannot detect the
+    /// end of a writer. Only the first call counts.
+    pub fn enlist_with(&self, enlisting: Enlisting) {
+        self.writer.enlist_with(enlisting);
+    }
+
+    /// Turns the uploads of a writer that the caller knows to have ended, and the values it had put ahead of a batch,
+    /// into garbage. If the writer lives after all, its batches that need any of them are refused.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn abandon_writer(&self, writer: u128) -> Result<(), Error> {
+        writer::abandon(&self.rows, writer).await
+    }
+
+    /// Returns a new hold, which holds nothing yet.
+    pub fn hold(&self) -> Hold {
+        Hold::new(self.writer.fence())
+    }
+
+    /// Objects of this writer, which become blobs.
+    pub fn uploads(&self) -> Uploads<'_> {
+        Uploads { integrity: self.integrity(), writer: &self.writer }
+    }
+
+    /// Values that come from files, or become files.
+    pub fn files(&self) -> FileValues<'_> {
+        FileValues { contents: self.contents(), uploads: self.uploads() }
+    }
+
+    /// Values that are files of the user's, by reference.
+    pub fn sources(&self) -> SourceValues<'_> {
+        SourceValues { rows: &self.rows, verified: &self.sources, writer: &self.writer }
+    }
+
+    /// Checks of the bytes of values.
+    pub fn integrity(&self) -> Integrity<'_> {
+        Integrity { rows: &self.rows, blobs: self.blobs.as_ref(), sources: self.sources() }
+    }
+
+    /// The bytes of values, wherever they lie.
+    pub fn contents(&self) -> ValueBytes<'_> {
+        ValueBytes { integrity: self.integrity() }
+    }
 }

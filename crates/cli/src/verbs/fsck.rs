@@ -121,10 +121,10 @@ fn at_rest(files: &Inventory) -> String {
 /// Returns the number of files that the store refers to, and why each changed one differs: they are the user's, so that
 /// is no damage.
 async fn sources(values: &Values) -> Result<(usize, Vec<String>), Fault> {
-    let (files, mut not_again) = (values.source_files().await?, Vec::new());
+    let (files, mut not_again) = (values.sources().all().await?, Vec::new());
     let n = files.len();
     for file in files {
-        if let Err(why) = values.check_source(file).await {
+        if let Err(why) = values.sources().check(file).await {
             not_again.push(why.to_string());
         }
     }

@@ -5,6 +5,7 @@ use crate::{
     args, asking, exit::Exit, fault::Fault, housekeeping, location::StoreLocation, printer::Printer, session::Session,
     words,
 };
+use onceflow_store::values::census::Reclaimable;
 use serde_json::json;
 
 /// The most values touched by one call.
@@ -59,7 +60,7 @@ pub(crate) async fn run(args: &args::Reclaim, location: StoreLocation, printer: 
 /// Prints what would be deleted. Values that only become free by that deletion are not included.
 async fn would(session: Session, printer: &Printer) -> Result<Exit, Fault> {
     let engine = session.idle().await?;
-    let found = session.store.values().await?.reclaimable().await?;
+    let found = Reclaimable::of(&*session.store.values().await?).await?;
     let directories = housekeeping::left_over(&engine, &session.location).await?;
     let runs = engine.due().await?;
     engine.stop();

@@ -235,13 +235,13 @@ async fn file(values: &Values, name: &str, content: &Stored, scratch: Option<&Sc
     // A file that leaves the engine is independent of the store.
     let Some(small) = &scratch.small else {
         let path = scratch.path(name);
-        if !scratch.links || !values.link(value, &path).await? {
-            values.export(value, &path, false).await?;
+        if !scratch.links || !values.files().link(value, &path).await? {
+            values.files().export(value, &path, false).await?;
         }
         return Ok(FileData::new(name, path));
     };
     // A task reads the object itself, if that is a local file.
-    let path = if let Some(local) = values.local_path(value).await? {
+    let path = if let Some(local) = values.files().local_path(value).await? {
         local
     } else if content.len <= INLINE_FILE_BYTES_MAX {
         let (path, in_use) = small.file(values, content).await?;
@@ -250,7 +250,7 @@ async fn file(values: &Values, name: &str, content: &Stored, scratch: Option<&Sc
     } else {
         small.hold_lock()?;
         let path = scratch.path(name);
-        values.export(value, &path, true).await?;
+        values.files().export(value, &path, true).await?;
         path
     };
     lock(&scratch.given).insert(path.clone(), content.clone());
@@ -261,7 +261,7 @@ async fn file(values: &Values, name: &str, content: &Stored, scratch: Option<&Sc
 async fn source(values: &Values, name: &str, content: &Stored, scratch: &Scratch) -> Result<Option<FileData>, Error> {
     let value = &content.id;
     let path = match scratch.for_sources {
-        ForSources::Checked => match values.open_source(value).await? {
+        ForSources::Checked => match values.sources().open(value).await? {
             Some(source) => {
                 let path = source.path.clone();
                 lock(&scratch.sources).push(source);
@@ -269,7 +269,7 @@ async fn source(values: &Values, name: &str, content: &Stored, scratch: &Scratch
             }
             None => return Ok(None),
         },
-        ForSources::Unchecked | ForSources::Copied => match values.source_path(value).await? {
+        ForSources::Unchecked | ForSources::Copied => match values.sources().path(value).await? {
             Some(path) => path,
             None => return Ok(None),
         },

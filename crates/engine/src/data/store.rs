@@ -81,7 +81,7 @@ impl<'a> Storing<'a> {
 
     async fn take_file(&self, path: &Path) -> Result<(ValueChange, Stored), Error> {
         loop {
-            match self.values.take_file(path).await {
+            match self.values.files().take(path).await {
                 Ok(put) => return Ok(put),
                 Err(error) => self.wait(error).await?,
             }
@@ -127,7 +127,7 @@ impl<'a> Storing<'a> {
                 None => self.take_file(&file.path).await?,
             },
             Files::Copied => match file.source() {
-                Some(source) => self.values.put_source(source),
+                Some(source) => self.values.sources().put(source),
                 None => self.copy(file).await?,
             },
         };
@@ -141,7 +141,7 @@ impl<'a> Storing<'a> {
 
     async fn copy(&self, file: &FileData) -> Result<(ValueChange, Stored), Error> {
         let known = file.known.map(|known| blobs::ContentInfo { digest: known.digest, len: known.len });
-        let copied = match self.values.copy_file(&file.path, known).await {
+        let copied = match self.values.files().copy(&file.path, known).await {
             Err(values::Error::Blobs(blobs::Error::Content { why, .. })) => return Err(unreadable(file, &why)),
             copied => copied?,
         };
@@ -210,7 +210,7 @@ impl<'a> Storing<'a> {
         self.riding.push(change);
         if self.ops > RIDING_OPS_MAX || self.bytes > RIDING_BYTES_MAX {
             (self.ops, self.bytes) = (0, 0);
-            while let Err(error) = self.values.put_ahead(&mut self.ahead, &mut self.riding).await {
+            while let Err(error) = self.ahead.put_ahead(self.values, &mut self.riding).await {
                 self.wait(error).await?;
             }
         }

@@ -23,7 +23,7 @@ pub(crate) async fn broken(values: &Values, outcome: &Outcome) -> Result<Vec<Val
             Err(error) => return Err(error),
         }
     }
-    let mut found = if ids.is_empty() { vec![] } else { values.broken_of(&ids).await? };
+    let mut found = if ids.is_empty() { vec![] } else { values.integrity().broken_of(&ids).await? };
     found.extend(unreadable);
     Ok(found)
 }

@@ -90,7 +90,7 @@ pub(crate) async fn drop_broken(values: &Values, error: &Error) {
     let Error::Values(values::Error::Broken { id, .. }) = error else {
         return;
     };
-    if let Err(error) = values.drop_if_broken(id).await {
+    if let Err(error) = values.integrity().drop_if_broken(id).await {
         tracing::warn!(%error, %id, "failed to drop a damaged object; whoever reads it next tries again");
     }
 }

@@ -28,6 +28,7 @@ use onceflow_core::{
     },
     row::{bitmap, counter},
 };
+use onceflow_store::values::census::Census;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -96,7 +97,7 @@ impl<'a> Reading<'a> {
     }
 
     async fn all(&mut self) -> Result<(), Error> {
-        match self.shared.values.census().await {
+        match Census::of(&self.shared.values).await {
             Ok(census) => {
                 // Without lists whose elements are not gathered yet.
                 let roots = census.roots.into_iter().filter(|root| root.target.is_some());

@@ -46,7 +46,7 @@ impl Inputs {
     pub(super) fn note_sources(&self, values: &Values) {
         let mut found = Vec::new();
         self.looked.iter().for_each(|looked| sources(&looked.data, &mut found));
-        found.iter().for_each(|source| values.note_source(&source.path, source.digest));
+        found.iter().for_each(|source| values.sources().note(&source.path, source.digest));
     }
 
     /// The outcome of an input, which may not be stored yet.

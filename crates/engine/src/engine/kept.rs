@@ -75,7 +75,7 @@ impl<'a> KeptValues<'a> {
         for outcome in memo.iter().flat_map(|memo| &memo.outputs) {
             for id in data::broken(&self.kernel.values, outcome).await? {
                 is_whole = false;
-                self.kernel.values.drop_if_broken(&id).await?;
+                self.kernel.values.integrity().drop_if_broken(&id).await?;
             }
         }
         match memo {

@@ -109,7 +109,7 @@ impl Engine {
     /// If the store does not answer, or is damaged.
     pub fn usage(&self) -> BoxFuture<'_, Result<Usage, Error>> {
         Box::pin(async move {
-            let census = self.shared.values.census().await?;
+            let census = Census::of(&self.shared.values).await?;
             let mut of: BTreeMap<RunId, Vec<(&Root, Belongs)>> = BTreeMap::new();
             let mut others = Vec::new();
             for root in &census.roots {

@@ -265,7 +265,7 @@ async fn outputs_replaced_by_a_newer_plan_are_released_at_once() {
         bed.run(&kit, Start::new("r", flow.clone()).input("x", int(x))).await;
         let engine = bed.engine(&Kit::default(), Options { works: false, ..Options::default() });
         assert!(engine.clean_up(60_000).await.unwrap(), "nothing is left to do");
-        let bytes = bed.values.census().await.unwrap().total().bytes;
+        let bytes = onceflow_store::values::census::Census::of(&bed.values).await.unwrap().total().bytes;
         assert!((1 << 20..2 << 20).contains(&bytes), "one output, not {bytes} bytes after {} plans", x + 1);
         let Ok(onceflow_engine::Summary { status: onceflow_engine::RunStatus::Done, outputs, .. }) =
             engine.find("r").await.unwrap().summary().await

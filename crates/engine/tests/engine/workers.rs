@@ -251,9 +251,9 @@ async fn uploads_of_a_dead_worker_go_when_its_death_is_known() {
     let worker = Engine::new(proof.memory.clone(), values.clone(), proof.world.clone(), options("dies"));
     proof.calm().await;
     assert_eq!(hosts(&worker).await, ["dies"]);
-    values.upload(from_bytes("an object")).await.unwrap();
-    let (mut hold, upload) = (values.hold(), values.upload(from_bytes("another")).await.unwrap());
-    values.put_ahead(&mut hold, &mut vec![upload.change()]).await.unwrap();
+    values.uploads().upload(from_bytes("an object")).await.unwrap();
+    let (mut hold, upload) = (values.hold(), values.uploads().upload(from_bytes("another")).await.unwrap());
+    hold.put_ahead(&values, &mut vec![upload.change()]).await.unwrap();
     worker.stop();
     proof.world.advance(2 * Options::default().lease_ms);
     let other = proof.engine_on(proof.memory.clone(), Options { works: false, ..Options::default() });
@@ -269,9 +269,9 @@ async fn uploads_of_a_killed_process_that_is_no_worker_go_before_their_time() {
     let idle = || Options { works: false, locks: true, scratch: scratch.path().to_owned(), ..Options::default() };
     let values = proof.values(proof.memory.clone());
     let command = Engine::new(proof.memory.clone(), values.clone(), proof.world.clone(), idle());
-    values.upload(from_bytes("an object")).await.unwrap();
-    let (mut hold, upload) = (values.hold(), values.upload(from_bytes("another")).await.unwrap());
-    values.put_ahead(&mut hold, &mut vec![upload.change()]).await.unwrap();
+    values.uploads().upload(from_bytes("an object")).await.unwrap();
+    let (mut hold, upload) = (values.hold(), values.uploads().upload(from_bytes("another")).await.unwrap());
+    hold.put_ahead(&values, &mut vec![upload.change()]).await.unwrap();
     let other = proof.engine_on(proof.memory.clone(), idle());
     assert!(hosts(&other).await.is_empty(), "it takes no steps, so it is no worker");
     // However long it takes: its process is alive.
@@ -294,7 +294,7 @@ async fn a_process_that_only_writes_leaves_no_registration_when_it_closes() {
     let options = Options { works: false, locks: true, scratch: scratch.path().to_owned(), ..Options::default() };
     let values = proof.values(proof.memory.clone());
     let command = Engine::new(proof.memory.clone(), values.clone(), proof.world.clone(), options);
-    values.upload(from_bytes("an object")).await.unwrap();
+    values.uploads().upload(from_bytes("an object")).await.unwrap();
     proof.drive(command.close()).await.unwrap();
     proof.forget_uploads();
     proof.only_what_remains().await;

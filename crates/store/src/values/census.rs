@@ -120,14 +120,14 @@ pub struct Reclaimable {
     pub objects: u64,
 }
 
-impl Values {
+impl Census {
     /// Counts everything. On a store in use, concurrent changes may be missed.
     ///
     /// # Errors
     /// If the store does not answer, or is damaged.
-    pub async fn census(&self) -> Result<Census, Error> {
+    pub async fn of(values: &Values) -> Result<Self, Error> {
         let (mut census, mut objects) = (Census::default(), Vec::new());
-        for (name, row) in self.all_rows(&self.keys.values).await? {
+        for (name, row) in values.rows.all_rows(&values.rows.keys.values).await? {
             let id = ValueId::checked(name.as_bytes()).ok_or_else(|| Error::damaged(format!("value {name:?}")))?;
             let head = Head::read(&row).ok_or_else(|| Error::damaged(format!("value {id}")))?;
             let (mut weight, mut prefix) = (Weight { values: 1, ..Weight::default() }, None);
@@ -135,7 +135,7 @@ impl Values {
                 Some(Content::Inline(bytes)) => weight.bytes = bytes.len() as u64,
                 Some(Content::Object { len, name }) => {
                     weight.bytes = len;
-                    objects.extend(self.blobs.as_ref().and_then(|blobs| Some((id.clone(), blobs.local(name)?))));
+                    objects.extend(values.blobs.as_ref().and_then(|blobs| Some((id.clone(), blobs.local(name)?))));
                 }
                 Some(Content::Source(source)) => weight.referenced = source.stat.len,
                 Some(Content::Gathered { prefix: owned, .. }) => prefix = Some(owned),
@@ -146,7 +146,7 @@ impl Values {
         for id in blocking(move || with_other_names(objects)).await {
             census.values.entry(id).and_modify(|counted| counted.weight.linked = counted.weight.bytes);
         }
-        for (name, row) in self.all_rows(&self.keys.edges).await? {
+        for (name, row) in values.rows.all_rows(&values.rows.keys.edges).await? {
             let damaged = || Error::damaged(format!("edge {name:?}"));
             let standing = Standing::from_row(&row).ok_or_else(damaged)?;
             match (EdgeName::from_row_name(name.as_bytes()).ok_or_else(damaged)?, standing) {
@@ -169,20 +169,22 @@ impl Values {
         census.roots.extend(open);
         Ok(census)
     }
+}
 
+impl Reclaimable {
     /// Counts the work that a call of [`Values::reclaim`] would find now. Garbage that this work uncovers is not
     /// counted.
     ///
     /// # Errors
     /// If the store does not answer.
-    pub async fn reclaimable(&self) -> Result<Reclaimable, Error> {
-        let now = self.records.now().await?;
-        let leases = self.all_rows(&self.keys.due).await?;
+    pub async fn of(values: &Values) -> Result<Self, Error> {
+        let now = values.rows.records.now().await?;
+        let leases = values.rows.all_rows(&values.rows.keys.due).await?;
         let is_due = |name: &Name| read_due(name.as_bytes()).is_some_and(|(deadline, _)| deadline <= now);
         Ok(Reclaimable {
-            values: self.all_rows(&self.keys.zero).await?.len() as u64,
+            values: values.rows.all_rows(&values.rows.keys.zero).await?.len() as u64,
             leases: leases.iter().filter(|(name, _)| is_due(name)).count() as u64,
-            objects: self.all_rows(&self.keys.unlink).await?.len() as u64,
+            objects: values.rows.all_rows(&values.rows.keys.unlink).await?.len() as u64,
         })
     }
 }

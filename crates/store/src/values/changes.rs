@@ -23,8 +23,10 @@ mod check;
 
 use super::{
     Content, EdgeName, Element, Error, Value, ValueChange, ValueId, Values,
+    rows::ValueRows,
     stored::{Debt, Edge, Seal, Standing, value_row},
     update::{self, Facts},
+    writer::ValueWriter,
 };
 use crate::records::Committed;
 use onceflow_core::{Batch, Op, Require, Row};
@@ -43,12 +45,12 @@ impl Values {
     /// is gone, and [`Conflict`](Error::Conflict) if a blob's id is another value's. The batch is unchanged then.
     pub async fn add_changes(&self, batch: &mut Batch, changes: &[ValueChange]) -> Result<(), Error> {
         let mut added = Added::new(self);
-        let mut requires = self.read_required(changes, &mut added).await?;
+        let mut requires = added.read_required(changes).await?;
         let blobs: Vec<_> = changes.iter().filter_map(update::Put::of).filter(update::Put::is_blob).collect();
         if !blobs.is_empty() {
-            let wanted = update::wanted_by_blobs(&self.keys, &blobs)?;
-            let rows = self.records.get(self.shard, &wanted).await?;
-            let (named, born) = update::blobs(&self.keys, self.shard, &Facts::new(wanted, rows), &blobs)?;
+            let wanted = update::wanted_by_blobs(&self.rows.keys, &blobs)?;
+            let rows = self.rows.records.get(self.rows.shard, &wanted).await?;
+            let (named, born) = update::blobs(&self.rows.keys, self.rows.shard, &Facts::new(wanted, rows), &blobs)?;
             added.ops.extend(named.ops);
             added.born = born;
             requires.extend(named.requires);
@@ -56,30 +58,6 @@ impl Values {
         batch.requires.extend(requires);
         batch.ops.extend(added.all(changes));
         Ok(())
-    }
-
-    /// Reads the values and leases that must exist, and requires that they stay as they were read.
-    async fn read_required(&self, changes: &[ValueChange], added: &mut Added<'_>) -> Result<Vec<Require>, Error> {
-        let mut requires = Vec::new();
-        for change in changes {
-            match change {
-                ValueChange::RequireValue { id } => {
-                    let key = self.keys.value(id);
-                    let row = self.row(key.clone()).await?.ok_or_else(|| Error::Missing { id: id.clone() })?;
-                    requires.push(Require::Equals(key, row));
-                }
-                ValueChange::ReleaseHold { edge } => {
-                    let found = self.edge_row(edge).await?;
-                    let (row, held) = found.ok_or_else(|| Error::LeaseLost { edge: edge.clone() })?;
-                    requires.push(Require::Equals(self.keys.edge(edge), row));
-                    added.ops.push(Op::Delete(self.keys.edge(edge)));
-                    added.ops.extend(held.deadline.map(|deadline| Op::Delete(self.keys.due(deadline, edge))));
-                    added.count(&held.target, -1);
-                }
-                _ => {}
-            }
-        }
-        Ok(requires)
     }
 
     /// The operations of changes that need no read, also for a trigger. Operations of several calls may be in one batch,
@@ -96,19 +74,9 @@ impl Values {
     /// Wakes the reclaim loop if a batch with changes left garbage. Without this call the garbage waits until the loop's
     /// next periodic look.
     pub fn notify_committed(&self, committed: &Committed) {
-        if committed.fired.iter().any(|key| key.group == self.keys.counts) {
-            self.news.notify();
+        if committed.fired.iter().any(|key| key.group == self.rows.keys.counts) {
+            self.rows.news.notify();
         }
-    }
-
-    /// Wakes the reclaim loop of this process.
-    pub fn wake_reclaim(&self) {
-        self.news.notify();
-    }
-
-    /// An id for a new value, unique for ever.
-    pub fn fresh_id(&self) -> ValueId {
-        ValueId::of_fence(self.fences.next())
     }
 }
 
@@ -123,7 +91,8 @@ fn must_be_read(change: &ValueChange) -> bool {
 
 /// The operations of changes, while they are collected.
 struct Added<'a> {
-    values: &'a Values,
+    rows: &'a ValueRows,
+    writer: &'a ValueWriter,
     ops: Vec<Op>,
     /// Values that are new.
     born: BTreeSet<ValueId>,
@@ -133,7 +102,37 @@ struct Added<'a> {
 
 impl<'a> Added<'a> {
     fn new(values: &'a Values) -> Self {
-        Added { values, ops: vec![], born: BTreeSet::new(), deltas: BTreeMap::new() }
+        Added {
+            rows: &values.rows,
+            writer: &values.writer,
+            ops: vec![],
+            born: BTreeSet::new(),
+            deltas: BTreeMap::new(),
+        }
+    }
+
+    /// Reads the values and leases that must exist, and requires that they stay as they were read.
+    async fn read_required(&mut self, changes: &[ValueChange]) -> Result<Vec<Require>, Error> {
+        let mut requires = Vec::new();
+        for change in changes {
+            match change {
+                ValueChange::RequireValue { id } => {
+                    let key = self.rows.keys.value(id);
+                    let row = self.rows.row(key.clone()).await?.ok_or_else(|| Error::Missing { id: id.clone() })?;
+                    requires.push(Require::Equals(key, row));
+                }
+                ValueChange::ReleaseHold { edge } => {
+                    let found = self.rows.edge_row(edge).await?;
+                    let (row, held) = found.ok_or_else(|| Error::LeaseLost { edge: edge.clone() })?;
+                    requires.push(Require::Equals(self.rows.keys.edge(edge), row));
+                    self.ops.push(Op::Delete(self.rows.keys.edge(edge)));
+                    self.ops.extend(held.deadline.map(|deadline| Op::Delete(self.rows.keys.due(deadline, edge))));
+                    self.count(&held.target, -1);
+                }
+                _ => {}
+            }
+        }
+        Ok(requires)
     }
 
     fn all(mut self, changes: &[ValueChange]) -> Vec<Op> {
@@ -148,7 +147,7 @@ impl<'a> Added<'a> {
     }
 
     fn change(&mut self, change: &ValueChange) {
-        let keys = &self.values.keys;
+        let keys = &self.rows.keys;
         match change {
             ValueChange::Put { id, value } => self.put(id, value),
             // Added when their rows were read.
@@ -190,11 +189,11 @@ impl<'a> Added<'a> {
             Content::Object { .. } => return,
             Content::Gathered { prefix, .. } => {
                 let seal = Seal::OwnedBy(id.clone()).to_row();
-                self.ops.push(Op::Put(self.values.keys.sealed(prefix), seal));
+                self.ops.push(Op::Put(self.rows.keys.sealed(prefix), seal));
             }
             Content::Inline(_) | Content::Source(_) => {}
         }
-        self.ops.push(Op::Put(self.values.keys.value(id), value_row(&value.refs, &value.content)));
+        self.ops.push(Op::Put(self.rows.keys.value(id), value_row(&value.refs, &value.content)));
         value.refs.iter().for_each(|id| self.count(id, 1));
         self.born.insert(id.clone());
     }
@@ -204,7 +203,7 @@ impl<'a> Added<'a> {
             Element::Inline(bytes) => return Standing::inline_row(bytes),
             Element::Ref(target) => target.clone(),
             Element::Described { bytes, to } => {
-                let front = self.values.fresh_id();
+                let front = self.writer.fresh_id();
                 self.put(&front, &Value { refs: vec![to.clone()], content: Content::Inline(bytes.to_vec()) });
                 front
             }
@@ -225,7 +224,7 @@ impl<'a> Added<'a> {
             let delta = *self.deltas.entry(id).or_default();
             debug_assert!(delta >= 0, "more edges to a new value are cleared than set");
         }
-        let keys = &self.values.keys;
+        let keys = &self.rows.keys;
         for (id, delta) in std::mem::take(&mut self.deltas) {
             self.ops.push(Op::Add {
                 key: keys.count(&id),

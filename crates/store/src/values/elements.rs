@@ -5,56 +5,51 @@
 //! list, or when the prefix is released.
 
 use super::{
-    EdgeName, Element, Error, Tried, Values, limits,
+    EdgeName, Element, Error, Tried, limits,
+    rows::ValueRows,
     stored::{Debt, Seal, Standing},
 };
 use crate::records::{Position, Scan};
 use onceflow_core::{Batch, Name, Row, value::id::elements_of};
 
-impl Values {
-    /// Returns elements under a prefix, in order of their index, from `first` on: at most `limit`, and at most
-    /// [`SCAN_ROWS_MAX`](onceflow_core::limits::SCAN_ROWS_MAX).
-    pub async fn elements(
-        &self,
-        prefix: impl AsRef<[u8]>,
-        first: u64,
-        limit: usize,
-    ) -> Result<Vec<(u64, Element)>, Error> {
-        let under = elements_of(prefix.as_ref());
-        let last_before = first.checked_sub(1).map(|index| EdgeName::element(prefix.as_ref(), index).to_row_name());
-        let scan = Scan::of(self.keys.edges.clone(), limit).prefix(under).after(last_before);
-        let page = self.records.scan(self.shard, scan).await?;
-        let elements: Option<Vec<_>> = page.rows.iter().map(|(name, row)| read(name, row)).collect();
-        elements.ok_or_else(|| Error::damaged("an element"))
-    }
+/// Elements under a prefix from `first` on: see [`Values::elements`](super::Values::elements).
+pub(super) async fn page(
+    rows: &ValueRows,
+    prefix: &[u8],
+    first: u64,
+    limit: usize,
+) -> Result<Vec<(u64, Element)>, Error> {
+    let under = elements_of(prefix);
+    let last_before = first.checked_sub(1).map(|index| EdgeName::element(prefix, index).to_row_name());
+    let scan = Scan::of(rows.keys.edges.clone(), limit).prefix(under).after(last_before);
+    let page = rows.records.scan(rows.shard, scan).await?;
+    let elements: Option<Vec<_>> = page.rows.iter().map(|(name, row)| read(name, row)).collect();
+    elements.ok_or_else(|| Error::damaged("an element"))
+}
 
-    /// Deletes every element under `prefix`, in small steps of [`Values::reclaim`]; none can be set meanwhile. For
-    /// lists that were never gathered; the elements of a gathered one are deleted with its value. Durable when it
-    /// returns.
-    ///
-    /// # Errors
-    /// [`Sealed`](Error::Sealed) if a list owns the elements; [`records::Error::Unknown`](crate::records::Error::Unknown) as for
-    /// [`Values::update`].
-    pub async fn release(&self, prefix: impl AsRef<[u8]>) -> Result<Position, Error> {
-        let answer = self.apply_release(&Name::new(prefix)).await;
-        self.told(answer).await
-    }
+/// The release of all elements under one prefix.
+pub(super) struct PrefixRelease<'a> {
+    pub(super) rows: &'a ValueRows,
+    pub(super) prefix: &'a Name,
+}
 
-    async fn apply_release(&self, prefix: &Name) -> Result<Position, Error> {
-        let sealed = self.keys.sealed(prefix);
+impl PrefixRelease<'_> {
+    /// Marks the elements for deletion: see [`Values::release`](super::Values::release).
+    pub(super) async fn apply(&self) -> Result<Position, Error> {
+        let sealed = self.rows.keys.sealed(self.prefix);
         for _ in 0..limits::TRIES_MAX {
-            if self.is_released(prefix).await? {
-                return Ok(self.records.position());
+            if self.is_released().await? {
+                return Ok(self.rows.records.position());
             }
-            let mut batch = Batch::new(self.shard);
+            let mut batch = Batch::new(self.rows.shard);
             batch.require_absent(sealed.clone()).put(sealed.clone(), Seal::Released.to_row());
-            batch.put(self.keys.owed.key(Debt::release_name(prefix)), Debt::release_row());
-            match self.send(batch).await? {
+            batch.put(self.rows.keys.owed.key(Debt::release_name(self.prefix)), Debt::release_row());
+            match self.rows.send(batch).await? {
                 Tried::Applied(position) => return Ok(position),
                 Tried::Refused(_) => {}
                 Tried::Unknown(why) => {
-                    return match self.is_released(prefix).await {
-                        Ok(true) => Ok(self.records.position()),
+                    return match self.is_released().await {
+                        Ok(true) => Ok(self.rows.records.position()),
                         Ok(false) | Err(_) => Err(why.into()),
                     };
                 }
@@ -63,11 +58,11 @@ impl Values {
         Err(Error::Contended(limits::TRIES_MAX))
     }
 
-    async fn is_released(&self, prefix: &Name) -> Result<bool, Error> {
-        match self.row(self.keys.sealed(prefix)).await?.as_deref().map(Seal::from_row) {
+    async fn is_released(&self) -> Result<bool, Error> {
+        match self.rows.row(self.rows.keys.sealed(self.prefix)).await?.as_deref().map(Seal::from_row) {
             None => Ok(false),
             Some(Some(Seal::Released)) => Ok(true),
-            Some(_) => Err(Error::Sealed { prefix: prefix.clone() }),
+            Some(_) => Err(Error::Sealed { prefix: self.prefix.clone() }),
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Writes values to files, for programs that need a path.
 
 use super::{
-    Content, Error, ValueId, Values,
+    Content, Error, FileValues, ValueId,
     whole::{broken, not_there},
 };
 use crate::blocking::blocking;
 use futures_util::TryStreamExt;
 use std::{fs, io, io::Write, path::Path};
 
-impl Values {
+impl FileValues<'_> {
     /// Writes the bytes of a value to a new file, and makes the directories above it; the file is read-only if
     /// `is_read_only`. It shares nothing with the store that could change. Something must hold the value meanwhile. A
     /// failure half-way leaves no file; nothing is synced. Where the file system can share blocks, no bytes are copied.
@@ -17,7 +17,7 @@ impl Values {
     /// [`Senseless`](Error::Senseless) for a gathered list; [`Export`](Error::Export) if the file cannot be written;
     /// [`Broken`](Error::Broken) if the value's object is not what was stored.
     pub async fn export(&self, id: &ValueId, path: &Path, is_read_only: bool) -> Result<(), Error> {
-        let found = self.get(id).await?.content;
+        let found = self.contents.integrity.rows.get(id).await?.content;
         if let Content::Gathered { .. } = found {
             return Err(Error::Senseless(format!("value {id} is a list, and has no bytes")));
         }
@@ -36,9 +36,9 @@ impl Values {
     async fn write(&self, id: &ValueId, found: Content, path: &Path, mut file: fs::File) -> Result<(), Error> {
         let local = match found {
             Content::Object { name, len } => {
-                let local = self.blobs()?.local(name);
+                let local = self.contents.integrity.blobs()?.local(name);
                 if local.is_some() {
-                    self.check_object(id, name, len).await?;
+                    self.contents.integrity.check_object(id, name, len).await?;
                 }
                 local.map(|path| (path, len))
             }
@@ -47,7 +47,7 @@ impl Values {
                 return written.map_err(|error| content(path, error));
             }
             Content::Source(source) => {
-                let written = self.write_source(source, path, file).await;
+                let written = self.contents.integrity.sources.write(source, path, file).await;
                 return written.map_err(|error| match error {
                     Error::Source(error) => not_there(id)(*error),
                     error => error,
@@ -64,7 +64,7 @@ impl Values {
                 Err(error) => Err(content(path, error)),
             };
         }
-        let mut chunks = self.read_blob(id, None).await?;
+        let mut chunks = self.contents.stream(id, None).await?;
         while let Some(chunk) = chunks.try_next().await.map_err(broken(id))? {
             file =
                 blocking(move || file.write_all(&chunk).map(|()| file)).await.map_err(|error| content(path, error))?;

@@ -1,8 +1,10 @@
 //! Files as values, whatever their size: small ones in a row, large ones in a blob. A reader need not know which.
 
-use super::{Content, Error, ValueChange, ValueId, Values, limits::INLINE_FILE_BYTES_MAX};
+use super::{
+    Content, Error, Integrity, Uploads, ValueChange, ValueId, contents::ValueBytes, limits::INLINE_FILE_BYTES_MAX,
+};
 use crate::{
-    blobs::{self, ContentInfo, ObjectName, content},
+    blobs::{self, ContentInfo, content},
     blocking::blocking,
     fs::remove_if_there,
     tree,
@@ -13,14 +15,21 @@ use std::{
     path::{Path, PathBuf},
 };
 
-impl Values {
+/// Values that come from files, or become files.
+#[derive(Clone, Copy)]
+pub struct FileValues<'a> {
+    pub(super) contents: ValueBytes<'a>,
+    pub(super) uploads: Uploads<'a>,
+}
+
+impl FileValues<'_> {
     /// Moves a file into the store. Returns the change that puts it, and the value it becomes; the file is no longer at
     /// its path afterwards. A small file is read into the change; a larger one is uploaded when this returns, and
     /// reclaimed unless the change is committed.
     ///
     /// # Errors
     /// [`blobs::Error::Content`] when there is no such regular file; symbolic links are not followed.
-    pub async fn take_file(&self, path: &Path) -> Result<(ValueChange, Stored), Error> {
+    pub async fn take(&self, path: &Path) -> Result<(ValueChange, Stored), Error> {
         let owned = path.to_owned();
         let small = move || {
             if !std::fs::symlink_metadata(&owned)?.is_file() {
@@ -33,17 +42,17 @@ impl Values {
             Ok(small)
         };
         match blocking(small).await.map_err(|error| self.unreadable(path, &error))? {
-            Some(bytes) => Ok(self.put_inline(bytes)),
-            None => Ok(self.adopt(path).await?.into_change()),
+            Some(bytes) => Ok(self.uploads.writer.put_inline(bytes)),
+            None => Ok(self.uploads.adopt(path).await?.into_change()),
         }
     }
 
-    /// As [`Values::take_file`], but the file stays where it is. If a blob of equal content is stored already, the file
+    /// As [`FileValues::take`], but the file stays where it is. If a blob of equal content is stored already, the file
     /// is not stored again; `known` is the content of the file, if the caller knows it.
     ///
     /// # Errors
     /// [`blobs::Error::Content`] when it cannot be read.
-    pub async fn copy_file(&self, path: &Path, known: Option<ContentInfo>) -> Result<(ValueChange, Stored), Error> {
+    pub async fn copy(&self, path: &Path, known: Option<ContentInfo>) -> Result<(ValueChange, Stored), Error> {
         if let Some(known) = known.filter(|known| known.len > INLINE_FILE_BYTES_MAX)
             && self.is_there(known).await?
         {
@@ -52,17 +61,17 @@ impl Values {
         }
         let owned = path.to_owned();
         match blocking(move || read_small(&owned)).await.map_err(|error| self.unreadable(path, &error))? {
-            Some(bytes) => Ok(self.put_inline(bytes)),
+            Some(bytes) => Ok(self.uploads.writer.put_inline(bytes)),
             None => {
                 let content = content::from_path(path).await.map_err(|error| self.unreadable(path, &error))?;
-                Ok(self.upload(content).await?.into_change())
+                Ok(self.uploads.upload(content).await?.into_change())
             }
         }
     }
 
     /// A blob of this content is stored, and its object is there and whole.
     async fn is_there(&self, known: ContentInfo) -> Result<bool, Error> {
-        match self.check(&ValueId::of_blob(known.digest)).await {
+        match self.contents.integrity.check(&ValueId::of_blob(known.digest)).await {
             Ok(()) => Ok(true),
             Err(Error::Missing { .. } | Error::Lost { .. } | Error::Broken { .. } | Error::Damaged { .. }) => Ok(false),
             Err(error) => Err(error),
@@ -75,12 +84,13 @@ impl Values {
     /// # Errors
     /// [`Broken`](Error::Broken) if the file is not what was stored.
     pub async fn local_path(&self, id: &ValueId) -> Result<Option<PathBuf>, Error> {
-        let Some(blobs) = &self.blobs else { return Ok(None) };
-        Ok(match self.get(id).await?.content {
+        let Integrity { rows, blobs, .. } = self.contents.integrity;
+        let Some(blobs) = blobs else { return Ok(None) };
+        Ok(match rows.get(id).await?.content {
             Content::Object { name, len } => match blobs.local(name) {
                 None => None,
                 Some(path) => {
-                    self.check_object(id, name, len).await?;
+                    self.contents.integrity.check_object(id, name, len).await?;
                     Some(path)
                 }
             },
@@ -89,7 +99,7 @@ impl Values {
     }
 
     fn unreadable(&self, path: &Path, error: &io::Error) -> Error {
-        let name = ObjectName::new(self.fences.next());
+        let name = self.uploads.writer.fresh_object();
         Error::Blobs(blobs::Error::Content { name, why: format!("{}: {error}", path.display()).into() })
     }
 }

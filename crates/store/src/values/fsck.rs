@@ -114,8 +114,8 @@ impl Values {
     /// Counts the rows of each group, leaving out empty groups. After everything was released there are none.
     pub async fn rows(&self) -> Result<Vec<(String, usize)>, Error> {
         let mut counts = Vec::new();
-        for group in self.keys.all() {
-            let rows = self.all_rows(group).await?.len();
+        for group in self.rows.keys.all() {
+            let rows = self.rows.all_rows(group).await?.len();
             if rows > 0 {
                 counts.push((String::from_utf8_lossy(group.id()).into_owned(), rows));
             }
@@ -148,7 +148,7 @@ impl Check<'_> {
             Repair { values: self.values, judged: &snapshot }.run(&latest).await?;
             (latest, snapshot) = self.look_at_rest().await?;
         }
-        self.values.records.durable(self.values.records.position()).await?;
+        self.values.rows.records.durable(self.values.rows.records.position()).await?;
         Ok(Report { left: Some(latest.findings().cloned().collect()), ..first })
     }
 
@@ -194,13 +194,13 @@ impl Check<'_> {
 
     /// The store's position rises when other processes commit, at the latest with the next answer.
     fn observes_remote_commits(&self) -> bool {
-        self.values.records.server().is_none()
+        self.values.rows.records.server().is_none()
     }
 
     /// Returns the store's position now. A guest knows only that of the last answer it got, so it sends a request
     /// first.
     async fn fresh_position(&self) -> Result<Position, Error> {
-        self.values.records.now().await?;
-        Ok(self.values.records.position())
+        self.values.rows.records.now().await?;
+        Ok(self.values.rows.records.position())
     }
 }

@@ -19,6 +19,11 @@ pub struct Hold {
 const AHEAD: &[u8] = b"ahead";
 
 impl Hold {
+    /// A hold of the writer that made this fence.
+    pub(super) fn new(fence: Fence) -> Self {
+        Hold { edge: EdgeName::root([AHEAD, &fence.to_bytes()].concat()), spine: None }
+    }
+
     /// The prefix of the row names of all such leases.
     pub(super) fn row_prefix() -> Name {
         EdgeName::root(AHEAD).to_row_name()
@@ -39,14 +44,6 @@ impl Hold {
     pub fn release(&self) -> Option<ValueChange> {
         self.spine.as_ref().map(|_| ValueChange::ReleaseHold { edge: self.edge.clone() })
     }
-}
-
-impl Values {
-    /// Returns a new hold, which holds nothing yet.
-    pub fn hold(&self) -> Hold {
-        let edge = [AHEAD, &self.fences.next().to_bytes()].concat();
-        Hold { edge: EdgeName::root(edge), spine: None }
-    }
 
     /// Puts the values of all these changes (which may not touch edges), and holds them for
     /// [`HOLD_MS`](limits::HOLD_MS) from now. Changes whose values were put are removed from `changes`: after an error
@@ -55,7 +52,7 @@ impl Values {
     /// # Errors
     /// [`LeaseLost`](Error::LeaseLost) or [`Stale`](Error::Stale) if values put earlier were reclaimed, because that
     /// was too long ago; [`Missing`](Error::Missing) if a change refers to a value that is not stored.
-    pub async fn put_ahead(&self, hold: &mut Hold, changes: &mut Vec<ValueChange>) -> Result<(), Error> {
+    pub async fn put_ahead(&mut self, values: &Values, changes: &mut Vec<ValueChange>) -> Result<(), Error> {
         while !changes.is_empty() {
             let (mut ops, mut bytes) = (0, 0);
             let fits = |change: &&ValueChange| {
@@ -64,15 +61,15 @@ impl Values {
                 ops <= limits::HOLD_OPS_MAX && bytes <= limits::HOLD_BYTES_MAX
             };
             let some = changes.iter().take_while(fits).count().max(1);
-            self.put_some(hold, changes[..some].to_vec()).await?;
+            self.put_some(values, changes[..some].to_vec()).await?;
             changes.drain(..some);
         }
         Ok(())
     }
 
-    async fn put_some(&self, hold: &mut Hold, changes: Vec<ValueChange>) -> Result<(), Error> {
-        self.enlist().await?;
-        let (mut update, mut refs) = (Update::new(), hold.spine.clone().into_iter().collect::<Vec<_>>());
+    async fn put_some(&mut self, values: &Values, changes: Vec<ValueChange>) -> Result<(), Error> {
+        values.writer.enlist(values.blobs.as_ref()).await?;
+        let (mut update, mut refs) = (Update::new(), self.spine.clone().into_iter().collect::<Vec<_>>());
         for change in changes {
             let (ValueChange::Put { id, .. } | ValueChange::RequireValue { id }) = &change else {
                 return Err(Error::Senseless(format!("{change:?} cannot be put ahead")));
@@ -82,15 +79,15 @@ impl Values {
             }
             update = update.change(change);
         }
-        let spine = self.fresh_id();
+        let spine = values.fresh_id();
         let update = update.put(spine.clone(), refs, b"").change(ValueChange::Move {
-            edge: hold.edge.clone(),
+            edge: self.edge.clone(),
             to: Some(spine.clone()),
-            expect: hold.spine.clone().map_or(Expect::Unset, Expect::Target),
+            expect: self.spine.clone().map_or(Expect::Unset, Expect::Target),
             ttl_ms: Some(limits::HOLD_MS),
         });
-        self.apply(update).await?;
-        hold.spine = Some(spine);
+        values.apply(update).await?;
+        self.spine = Some(spine);
         Ok(())
     }
 }

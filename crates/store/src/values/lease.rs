@@ -1,7 +1,7 @@
 //! Leases: edges that end by themselves. Time is the store's. The end of a lease is an event, the sweep's batch, at or
 //! after the deadline; a renewal before that event wins, and after it the lease is lost, never silently taken again.
 
-use super::{EdgeName, Error, Tried, Values, limits, stored::Edge, update::lower};
+use super::{EdgeName, Error, Tried, Values, limits, rows::ValueRows, stored::Edge, update::lower};
 use crate::{
     records::{self, Position},
     sync::{Mutex, lock},
@@ -11,34 +11,28 @@ use futures_util::future::{Either, select};
 use onceflow_core::{Batch, Row, Timestamp};
 use std::{pin::pin, sync::Arc};
 
-impl Values {
-    /// Moves the deadline of a lease to `ttl_ms` from now; never to an earlier time. Returns the deadline. Durable when
-    /// it returns.
-    ///
-    /// The lease is identified by its name only: if it may have ended, and another process may have taken the name, use
-    /// a [`Keeper`].
-    ///
-    /// # Errors
-    /// [`LeaseLost`](Error::LeaseLost) if it has ended, was cleared, or is no lease.
-    pub async fn renew(&self, edge: &EdgeName, ttl_ms: u64) -> Result<Timestamp, Error> {
-        let answer = self.apply_renewal(edge, ttl_ms).await;
-        self.told(answer).await
-    }
+/// One lease, by its name.
+pub(super) struct NamedLease<'a> {
+    pub(super) rows: &'a ValueRows,
+    pub(super) edge: &'a EdgeName,
+}
 
-    async fn apply_renewal(&self, edge: &EdgeName, ttl_ms: u64) -> Result<Timestamp, Error> {
-        let deadline = self.records.now().await?.plus_ms(ttl_ms);
+impl NamedLease<'_> {
+    /// Moves the deadline: see [`Values::renew`].
+    pub(super) async fn renew(&self, ttl_ms: u64) -> Result<Timestamp, Error> {
+        let deadline = self.rows.records.now().await?.plus_ms(ttl_ms);
         for _ in 0..limits::TRIES_MAX {
-            let lost = || Error::LeaseLost { edge: edge.clone() };
-            let (_, current) = self.edge_row(edge).await?.ok_or_else(lost)?;
+            let lost = || Error::LeaseLost { edge: self.edge.clone() };
+            let (_, current) = self.rows.edge_row(self.edge).await?.ok_or_else(lost)?;
             let old = current.deadline.ok_or_else(lost)?;
             if old >= deadline {
                 return Ok(old);
             }
-            match self.send(self.renewal(edge, &current, old, deadline)).await? {
+            match self.rows.send(self.renewal(&current, old, deadline)).await? {
                 Tried::Applied(_) => return Ok(deadline),
                 Tried::Refused(_) => {}
                 Tried::Unknown(why) => {
-                    return match self.edge_row(edge).await {
+                    return match self.rows.edge_row(self.edge).await {
                         Ok(Some((_, Edge { deadline: Some(found), .. }))) if found >= deadline => Ok(found),
                         _ => Err(why.into()),
                     };
@@ -49,23 +43,25 @@ impl Values {
     }
 
     /// The batch that moves the deadline of a lease, if the lease is still exactly as read.
-    fn renewal(&self, edge: &EdgeName, current: &Edge, old: Timestamp, deadline: Timestamp) -> Batch {
+    fn renewal(&self, current: &Edge, old: Timestamp, deadline: Timestamp) -> Batch {
         let next = Edge { deadline: Some(deadline), ..current.clone() };
-        let mut batch = Batch::new(self.shard);
-        batch.require_equals(self.keys.edge(edge), current.to_row()).put(self.keys.edge(edge), next.to_row());
-        batch.delete(self.keys.due(old, edge)).put(self.keys.due(deadline, edge), Row::default());
+        let mut batch = Batch::new(self.rows.shard);
+        batch
+            .require_equals(self.rows.keys.edge(self.edge), current.to_row())
+            .put(self.rows.keys.edge(self.edge), next.to_row());
+        batch.delete(self.rows.keys.due(old, self.edge)).put(self.rows.keys.due(deadline, self.edge), Row::default());
         batch
     }
 
     /// The batch that clears a lease, if the lease is still exactly as read.
-    fn end(&self, edge: &EdgeName, current: &Edge, deadline: Timestamp) -> Batch {
-        let mut batch = Batch::new(self.shard);
-        if let EdgeName::Element { prefix, .. } = edge {
-            batch.require_absent(self.keys.sealed(prefix));
+    fn end(&self, current: &Edge, deadline: Timestamp) -> Batch {
+        let mut batch = Batch::new(self.rows.shard);
+        if let EdgeName::Element { prefix, .. } = self.edge {
+            batch.require_absent(self.rows.keys.sealed(prefix));
         }
-        batch.require_equals(self.keys.edge(edge), current.to_row()).delete(self.keys.edge(edge));
-        batch.delete(self.keys.due(deadline, edge));
-        lower(&mut batch, &self.keys, &current.target, 1);
+        batch.require_equals(self.rows.keys.edge(self.edge), current.to_row()).delete(self.rows.keys.edge(self.edge));
+        batch.delete(self.rows.keys.due(deadline, self.edge));
+        lower(&mut batch, &self.rows.keys, &current.target, 1);
         batch
     }
 }
@@ -101,7 +97,7 @@ impl Keeper {
     /// # Errors
     /// [`LeaseLost`](Error::LeaseLost) if it is not, or is no lease.
     pub async fn start(values: Arc<Values>, edge: EdgeName, ttl_ms: u64) -> Result<Self, Error> {
-        let found = values.edge_row(&edge).await?.filter(|(_, found)| found.deadline.is_some());
+        let found = values.rows.edge_row(&edge).await?.filter(|(_, found)| found.deadline.is_some());
         let (_, found) = found.ok_or_else(|| Error::LeaseLost { edge: edge.clone() })?;
         let state = Mutex::new(State { held: vec![found], lost: None, stopped: false });
         let shared = Arc::new(Shared { values, edge, ttl_ms, state, bell: Signal::default() });
@@ -135,7 +131,7 @@ impl Keeper {
     pub async fn release(self) -> Result<Position, Error> {
         self.shared.stop();
         let answer = self.shared.clear().await;
-        self.shared.values.told(answer).await
+        self.shared.values.rows.told(answer).await
     }
 }
 
@@ -146,6 +142,10 @@ impl Drop for Keeper {
 }
 
 impl Shared {
+    fn lease(&self) -> NamedLease<'_> {
+        NamedLease { rows: &self.values.rows, edge: &self.edge }
+    }
+
     fn stop(&self) {
         lock(&self.state).stopped = true;
         self.bell.notify();
@@ -153,14 +153,14 @@ impl Shared {
 
     /// Returns the lease as it is now, and its deadline, if it is still the one that is kept.
     async fn current(&self) -> Result<(Edge, Timestamp), Error> {
-        let found = self.values.edge_row(&self.edge).await?.map(|(_, found)| found);
+        let found = self.values.rows.edge_row(&self.edge).await?.map(|(_, found)| found);
         let found = found.filter(|found| lock(&self.state).held.contains(found));
         let found = found.and_then(|found| Some((found.deadline?, found)));
         found.map(|(deadline, found)| (found, deadline)).ok_or_else(|| Error::LeaseLost { edge: self.edge.clone() })
     }
 
     async fn renew(&self) -> Result<(), Error> {
-        let deadline = self.values.records.now().await?.plus_ms(self.ttl_ms);
+        let deadline = self.values.rows.records.now().await?.plus_ms(self.ttl_ms);
         let (current, old) = self.current().await?;
         if old >= deadline {
             return Ok(());
@@ -168,10 +168,10 @@ impl Shared {
         let next = Edge { deadline: Some(deadline), ..current.clone() };
         // Before the batch is sent: its answer may never arrive.
         lock(&self.state).held.push(next.clone());
-        match self.values.send(self.values.renewal(&self.edge, &current, old, deadline)).await? {
+        match self.values.rows.send(self.lease().renewal(&current, old, deadline)).await? {
             Tried::Applied(position) => {
                 lock(&self.state).held = vec![next];
-                Ok(self.values.records.durable(position).await?)
+                Ok(self.values.rows.records.durable(position).await?)
             }
             // Reading the lease again shows whose it is now.
             Tried::Refused(_) => self.current().await.map(drop),
@@ -183,12 +183,12 @@ impl Shared {
         for _ in 0..limits::TRIES_MAX {
             // A renewal may still be under way, and change the row after it was read.
             let (current, deadline) = self.current().await?;
-            match self.values.send(self.values.end(&self.edge, &current, deadline)).await? {
+            match self.values.rows.send(self.lease().end(&current, deadline)).await? {
                 Tried::Applied(position) => return Ok(position),
                 Tried::Refused(_) => {}
                 Tried::Unknown(why) => {
                     return match self.current().await {
-                        Err(Error::LeaseLost { .. }) => Ok(self.values.records.position()),
+                        Err(Error::LeaseLost { .. }) => Ok(self.values.rows.records.position()),
                         Ok(_) | Err(_) => Err(why.into()),
                     };
                 }

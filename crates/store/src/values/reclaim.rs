@@ -19,6 +19,7 @@ use super::{Error, Tried, Values, limits};
 use crate::records::{Page, Scan, ServerRecords};
 use futures_util::future::try_join;
 use onceflow_core::{Batch, Group, Timestamp};
+use std::sync::Arc;
 use turn::Seen;
 
 /// The work done by a call of [`Values::reclaim`].
@@ -55,16 +56,34 @@ impl Values {
         ReclaimCall { values: self, done: Reclaimed::default(), left: budget.max(1), known: None }.run().await
     }
 
+    /// Reclaims until it is dropped. Run one per process and shard.
+    ///
+    /// Garbage made through the same [`Values`] wakes it at once; garbage of other processes it finds within
+    /// [`RECLAIM_LOOK_MS`](limits::RECLAIM_LOOK_MS).
+    ///
+    /// Returns only on an error that repeating cannot fix: the store is damaged, or a batch was wrong.
+    pub async fn reclaim_forever(self: Arc<Self>) -> Error {
+        run::forever(&self).await
+    }
+
+    /// Reclaims until there is nothing to do now. Yields in between, so that it can be stopped.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn reclaim_all(&self) -> Result<(), Error> {
+        run::all(self).await
+    }
+
+    /// Values and decrements that one call of the reclaim loop touches.
+    pub fn reclaim_budget(&self) -> usize {
+        if self.rows.records.server().is_some() { limits::RECLAIM_THERE_BUDGET } else { limits::RECLAIM_BUDGET }
+    }
+
     /// The time for deadlines of days: the store's clock, unless it jumped ahead and has not stayed there for long, as a clock
     /// that was set wrong does.
     pub async fn trusted_now(&self) -> Result<Timestamp, Error> {
-        let known = self.row(self.keys.witness()).await?.as_deref().and_then(Witness::from_row);
-        Ok(self.witness(known).now(self.records.now().await?))
-    }
-
-    /// The time the store believes now.
-    fn witness(&self, known: Option<Witness>) -> Witness {
-        Witness::look(known, self.world.clock(), self.world.uptime())
+        let known = self.rows.row(self.rows.keys.witness()).await?.as_deref().and_then(Witness::from_row);
+        Ok(Witness::of(&*self.world, known).now(self.rows.records.now().await?))
     }
 }
 
@@ -105,7 +124,7 @@ impl ReclaimCall<'_> {
     async fn round_there(&mut self, server: &dyn ServerRecords, there: &mut bool) -> Result<Round, Error> {
         self.known = None;
         let seen = self.seen_sweeper().await?;
-        let due = self.page(&self.values.keys.due, 1).await?;
+        let due = self.page(&self.values.rows.keys.due, 1).await?;
         let next_deadline = match due.rows.is_empty() {
             true => None,
             false => match expire::look(&due.rows, seen.sweeper, self.now_for_leases(&seen).await?)? {
@@ -132,7 +151,8 @@ impl ReclaimCall<'_> {
             Some(known) => known,
             None => {
                 let seen = self.seen_sweeper().await?;
-                let due = self.page(&self.values.keys.due, touch_max.min(self.ops_max() / expire::LEASE_OPS)).await?;
+                let due =
+                    self.page(&self.values.rows.keys.due, touch_max.min(self.ops_max() / expire::LEASE_OPS)).await?;
                 let mut next_deadline = None;
                 if !due.rows.is_empty() {
                     match expire::look(&due.rows, seen.sweeper, self.now_for_leases(&seen).await?)? {
@@ -144,7 +164,7 @@ impl ReclaimCall<'_> {
                 turn::Known { seen, next_deadline }
             }
         };
-        let keys = &self.values.keys;
+        let keys = &self.values.rows.keys;
         let zero = self.page(&keys.zero, touch_max.min(self.ops_max() / sweep::CANDIDATE_OPS));
         let (owed, zero) = try_join(self.page(&keys.owed, 1), zero).await?;
         if owed.rows.is_empty() && zero.rows.is_empty() {
@@ -163,7 +183,7 @@ impl ReclaimCall<'_> {
 
     /// Operations a reclaiming batch is filled up to.
     fn ops_max(&self) -> usize {
-        self.values.records.batch_limits().ops_hint - limits::RECLAIM_OPS_SPARE
+        self.values.rows.records.batch_limits().ops_hint - limits::RECLAIM_OPS_SPARE
     }
 
     /// The store's clock, which alone decides when a lease ends, as far as it can be trusted.
@@ -171,17 +191,17 @@ impl ReclaimCall<'_> {
         if !crate::seams::ends_leases_by_store_clock() {
             return Ok(self.values.world.clock());
         }
-        Ok(self.values.witness(seen.witness).now(self.values.records.now().await?))
+        Ok(Witness::of(&*self.values.world, seen.witness).now(self.values.rows.records.now().await?))
     }
 
     async fn page(&self, group: &Group, limit: usize) -> Result<Page, Error> {
-        Ok(self.values.records.scan(self.values.shard, Scan::of(group.clone(), limit)).await?)
+        Ok(self.values.rows.records.scan(self.values.rows.shard, Scan::of(group.clone(), limit)).await?)
     }
 
     /// Commits the batch of a round that touched so much. A batch that was refused changed nothing, and after a lost
     /// answer the next round reads what is there.
     async fn commit(&self, batch: Batch, did: Round) -> Result<Round, Error> {
-        Ok(match self.values.try_commit(batch).await? {
+        Ok(match self.values.rows.try_commit(batch).await? {
             Tried::Applied(_) => did,
             Tried::Refused(_) | Tried::Unknown(_) => Round::Again,
         })

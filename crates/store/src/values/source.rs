@@ -9,7 +9,10 @@
 mod copy;
 mod hand_over;
 
-use super::{Content, Error, FileStat, SourceFile, Value, ValueChange, ValueId, Values, stored::Head};
+use super::{
+    Content, Error, FileStat, SourceFile, Value, ValueChange, ValueId, rows::ValueRows, stored::Head,
+    writer::ValueWriter,
+};
 use crate::{
     blobs::content::digest_file,
     blocking::blocking,
@@ -22,6 +25,7 @@ use std::{
     fs::File,
     io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// Verified files, and paths of given content, that one process remembers. Beyond that all are forgotten, and digests are
@@ -142,10 +146,18 @@ fn gone(source: &SourceFile, error: &io::Error) -> SourceError {
     SourceError::Gone { path: source.path.clone(), why: error.to_string() }
 }
 
-impl Values {
+/// Values that are files of the user's, by reference.
+#[derive(Clone, Copy)]
+pub struct SourceValues<'a> {
+    pub(super) rows: &'a ValueRows,
+    pub(super) verified: &'a Arc<Sources>,
+    pub(super) writer: &'a ValueWriter,
+}
+
+impl SourceValues<'_> {
     /// The change that puts a file by reference, and the value it becomes. Costs no I/O: the caller has taken the digest.
-    pub fn put_source(&self, source: SourceFile) -> (ValueChange, Stored) {
-        let id = ValueId::of_source(self.fences.next());
+    pub fn put(&self, source: SourceFile) -> (ValueChange, Stored) {
+        let id = ValueId::of_source(self.writer.fence());
         let stored = Stored { id: id.clone(), digest: source.digest, len: source.stat.len };
         let value = Value { refs: vec![], content: Content::Source(source) };
         (ValueChange::Put { id, value }, stored)
@@ -153,8 +165,8 @@ impl Values {
 
     /// Remembers, in this process, where the caller gave this content last. A value by reference whose own path is gone is
     /// read from there if the content is the same.
-    pub fn note_source(&self, path: &Path, digest: Digest) {
-        remember(&self.sources.given, digest, path.to_owned());
+    pub fn note(&self, path: &Path, digest: Digest) {
+        remember(&self.verified.given, digest, path.to_owned());
     }
 
     /// Finds the file of a value by reference, and verifies that its content is unchanged. Takes its digest again only
@@ -162,36 +174,36 @@ impl Values {
     ///
     /// # Errors
     /// [`Error::Source`] if it is gone or has changed.
-    pub async fn open_source(&self, id: &ValueId) -> Result<Option<SourceFile>, Error> {
-        match self.get(id).await?.content {
-            Content::Source(source) => Ok(Some(self.find_source(source).await?)),
+    pub async fn open(&self, id: &ValueId) -> Result<Option<SourceFile>, Error> {
+        match self.rows.get(id).await?.content {
+            Content::Source(source) => Ok(Some(self.find(source).await?)),
             Content::Inline(_) | Content::Gathered { .. } | Content::Object { .. } => Ok(None),
         }
     }
 
     /// Returns the path of a value by reference, without verifying its content. `None` if the value is not by
     /// reference.
-    pub async fn source_path(&self, id: &ValueId) -> Result<Option<PathBuf>, Error> {
-        match self.get(id).await?.content {
+    pub async fn path(&self, id: &ValueId) -> Result<Option<PathBuf>, Error> {
+        match self.rows.get(id).await?.content {
             Content::Source(source) => Ok(Some(source.path)),
             Content::Inline(_) | Content::Gathered { .. } | Content::Object { .. } => Ok(None),
         }
     }
 
-    pub(super) async fn find_source(&self, source: SourceFile) -> Result<SourceFile, Error> {
-        let sources = self.sources.clone();
+    async fn find(&self, source: SourceFile) -> Result<SourceFile, Error> {
+        let sources = self.verified.clone();
         blocking(move || sources.find(source)).await.map_err(|error| Error::Source(Box::new(error)))
     }
 
-    /// Verifies that files which a step was given, by [`Values::open_source`], still have the same content.
+    /// Verifies that files which a step was given, by [`SourceValues::open`], still have the same content.
     ///
     /// # Errors
     /// [`Error::Source`] with the first that has not.
-    pub async fn check_sources(&self, opened: Vec<SourceFile>) -> Result<(), Error> {
+    pub async fn check_all(&self, opened: Vec<SourceFile>) -> Result<(), Error> {
         if opened.is_empty() {
             return Ok(());
         }
-        let sources = self.sources.clone();
+        let sources = self.verified.clone();
         let check = move || opened.iter().try_for_each(|source| sources.verify(source).map(drop));
         blocking(check).await.map_err(|error: SourceError| Error::Source(Box::new(error)))
     }
@@ -200,9 +212,9 @@ impl Values {
     ///
     /// # Errors
     /// If the store does not answer.
-    pub async fn source_files(&self) -> Result<Vec<SourceFile>, Error> {
+    pub async fn all(&self) -> Result<Vec<SourceFile>, Error> {
         let mut found = BTreeMap::new();
-        for (_, row) in self.all_rows(&self.keys.values).await? {
+        for (_, row) in self.rows.all_rows(&self.rows.keys.values).await? {
             if let Some(Content::Source(source)) = Head::read(&row).and_then(|head| head.content()) {
                 found.insert((source.path.clone(), source.digest), source);
             }
@@ -210,12 +222,12 @@ impl Values {
         Ok(found.into_values().collect())
     }
 
-    /// Verifies that a file has the recorded content: see [`Values::open_source`].
+    /// Verifies that a file has the recorded content: see [`SourceValues::open`].
     ///
     /// # Errors
     /// The reason if it has not.
-    pub async fn check_source(&self, source: SourceFile) -> Result<(), SourceError> {
-        let sources = self.sources.clone();
+    pub async fn check(&self, source: SourceFile) -> Result<(), SourceError> {
+        let sources = self.verified.clone();
         blocking(move || sources.verify(&source).map(drop)).await
     }
 }

@@ -9,14 +9,16 @@
 //! the value for all that refer to it.
 
 use super::{
-    Content, Error, SourceError, ValueId, Values,
+    Content, Error, SourceError, SourceValues, ValueId,
+    rows::ValueRows,
     stored::{Head, lost_row},
 };
 use crate::{
-    blobs::{self, ContentInfo, ObjectName, content},
+    blobs::{self, Blobs, ContentInfo, ObjectName, content},
     records::commit_durably,
 };
 use onceflow_core::{Batch, Row};
+use std::sync::Arc;
 
 /// Values looked at by one read: inline ones come with their bytes.
 const VALUES_AT_ONCE: usize = 256;
@@ -52,14 +54,30 @@ pub(super) fn not_there(id: &ValueId) -> impl Fn(SourceError) -> Error + '_ {
     }
 }
 
-impl Values {
+/// Checks of the bytes of values.
+#[derive(Clone, Copy)]
+pub struct Integrity<'a> {
+    pub(super) rows: &'a ValueRows,
+    pub(super) blobs: Option<&'a Arc<dyn Blobs>>,
+    pub(super) sources: SourceValues<'a>,
+}
+
+impl<'a> Integrity<'a> {
+    /// The store of the objects.
+    pub(super) fn blobs(self) -> Result<&'a Arc<dyn Blobs>, Error> {
+        self.blobs.ok_or_else(|| Error::Senseless("these values were opened without a blob store".into()))
+    }
+
     /// Verifies that a value can be read: its row is there and whole, and, if it is a blob, so is its object, as far as
     /// [`Blobs::check`](crate::blobs::Blobs::check) tells.
     ///
     /// # Errors
-    /// [`Broken`](Error::Broken) if its object is missing or damaged; as [`Values::get`] for what is wrong with its row.
+    /// [`Broken`](Error::Broken) if its object is missing or damaged; as [`Values::get`](super::Values::get) for
+    /// what is wrong with its row.
     pub async fn check(&self, id: &ValueId) -> Result<(), Error> {
-        let Some(row) = self.row(self.keys.value(id)).await? else { return Err(Error::Missing { id: id.clone() }) };
+        let Some(row) = self.rows.row(self.rows.keys.value(id)).await? else {
+            return Err(Error::Missing { id: id.clone() });
+        };
         self.check_row(id, &row).await
     }
 
@@ -70,8 +88,8 @@ impl Values {
     pub async fn broken_of(&self, ids: &[ValueId]) -> Result<Vec<ValueId>, Error> {
         let mut found = Vec::new();
         for ids in ids.chunks(VALUES_AT_ONCE) {
-            let keys: Vec<_> = ids.iter().map(|id| self.keys.value(id)).collect();
-            let rows = self.records.get(self.shard, &keys).await?;
+            let keys: Vec<_> = ids.iter().map(|id| self.rows.keys.value(id)).collect();
+            let rows = self.rows.records.get(self.rows.shard, &keys).await?;
             for (id, row) in ids.iter().zip(rows) {
                 let whole = match row {
                     None => false,
@@ -99,7 +117,7 @@ impl Values {
             Content::Object { name, len } => self.check_object(id, name, len).await,
             // A blob that was handed over can be computed again; a file that is an input is checked by the step that
             // reads it.
-            Content::Source(source) if id.is_blob() => self.check_source(source).await.map_err(not_there(id)),
+            Content::Source(source) if id.is_blob() => self.sources.check(source).await.map_err(not_there(id)),
             Content::Inline(_) | Content::Gathered { .. } | Content::Source(_) => Ok(()),
         }
     }
@@ -114,9 +132,9 @@ impl Values {
     /// # Errors
     /// If the store does not answer.
     pub async fn drop_if_broken(&self, id: &ValueId) -> Result<bool, Error> {
-        let key = self.keys.value(id);
-        let Some(row) = self.row(key.clone()).await? else { return Ok(false) };
-        let mut batch = Batch::new(self.shard);
+        let key = self.rows.keys.value(id);
+        let Some(row) = self.rows.row(key.clone()).await? else { return Ok(false) };
+        let mut batch = Batch::new(self.rows.shard);
         match Head::read(&row).and_then(|head| (!head.is_lost()).then(|| head.content()).flatten()) {
             Some(Content::Object { name, len }) => {
                 match content::verify(&**self.blobs()?, name, wanted(id, len)?).await {
@@ -124,9 +142,9 @@ impl Values {
                     Err(error) if error.is_damage() => tracing::warn!(%id, %error, "dropping a damaged object"),
                     Err(error) => return Err(error.into()),
                 }
-                batch.put(self.keys.unlink(name), Row::default());
+                batch.put(self.rows.keys.unlink(name), Row::default());
             }
-            Some(Content::Source(source)) => match self.check_source(source).await {
+            Some(Content::Source(source)) => match self.sources.check(source).await {
                 Err(error) if id.is_blob() => {
                     tracing::warn!(%id, %error, "dropping a result that is not there any more");
                 }
@@ -139,8 +157,8 @@ impl Values {
         }
         batch.require_equals(key.clone(), row).put(key, lost_row());
         // Refused if another process dropped or healed the value meanwhile.
-        let dropped = commit_durably(&*self.records, batch).await?.is_applied();
-        self.news.notify();
+        let dropped = commit_durably(&*self.rows.records, batch).await?.is_applied();
+        self.rows.news.notify();
         Ok(dropped)
     }
 

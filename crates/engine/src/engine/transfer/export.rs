@@ -193,7 +193,7 @@ async fn copy(values: &Values, stored: &Stored, out: &mut Counted<'_>) -> Result
     match values.get(&id).await?.content {
         content @ (Content::Object { .. } | Content::Source(_)) => {
             is_source = matches!(content, Content::Source(_));
-            let mut chunks = values.read_blob(&id, None).await?;
+            let mut chunks = values.contents().stream(&id, None).await?;
             while let Some(chunk) = chunks.try_next().await? {
                 hasher.update(&chunk);
                 out.write(&chunk).map_err(full)?;
@@ -209,7 +209,7 @@ async fn copy(values: &Values, stored: &Stored, out: &mut Counted<'_>) -> Result
         true => Ok(()),
         // The user's file was written to while it was read.
         false if is_source => {
-            let path = values.source_path(&id).await?.unwrap_or_default();
+            let path = values.sources().path(&id).await?.unwrap_or_default();
             Err(Error::from(SourceError::Changed { path }))
         }
         false => Err(Error::damaged(format!("value {id} is not what was stored"))),

@@ -20,7 +20,7 @@ impl TaskStep<'_> {
             Ok(_) | Err(Interrupted::Failed(_) | Interrupted::TimedOut(..) | Interrupted::Suspended(_)) => {}
         }
         let opened = scratch.sources();
-        match self.work.shared().values.check_sources(opened).await {
+        match self.work.shared().values.sources().check_all(opened).await {
             Ok(()) => Ok(None),
             Err(values::Error::Source(changed)) => Ok(Some(*changed)),
             Err(error) => Err(error.into()),

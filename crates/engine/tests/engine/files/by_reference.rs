@@ -104,7 +104,7 @@ async fn an_input_that_is_removed_before_its_step_begins_is_said_to_be_gone() {
     let (store, engine) = open(place, &kit, false).await;
     engine.start(begin.clone()).await.unwrap();
     let values = store.values().await.unwrap();
-    let files = values.source_files().await.unwrap();
+    let files = values.sources().all().await.unwrap();
     assert!(files.len() == 1 && files[0].path == given.path);
     closed((store, engine)).await;
     fs::rename(&given.path, place.join("away")).unwrap();
@@ -127,20 +127,20 @@ async fn a_blob_that_was_handed_over_is_stored_again_when_it_is_put_again() {
     let values = store.values().await.unwrap();
     let content = vec![7; LARGE_BYTES];
     let root = onceflow_store::values::EdgeName::root("held");
-    let upload = values.upload(onceflow_store::blobs::content::from_bytes(content.clone())).await.unwrap();
+    let upload = values.uploads().upload(onceflow_store::blobs::content::from_bytes(content.clone())).await.unwrap();
     let (id, digest) = (upload.id(), onceflow_core::Digest::of(&content));
     let update = onceflow_store::values::Update::new().change(upload.change()).set(&root, id.clone());
     values.update(update).await.unwrap();
     let out = place.join("results/big");
-    assert!(values.link(&id, &out).await.unwrap());
-    assert!(!values.hand_over(digest, &place.join("elsewhere")).await.unwrap(), "that is not its object");
-    assert!(values.hand_over(digest, &out).await.unwrap());
+    assert!(values.files().link(&id, &out).await.unwrap());
+    assert!(!values.files().hand_over(digest, &place.join("elsewhere")).await.unwrap(), "that is not its object");
+    assert!(values.files().hand_over(digest, &out).await.unwrap());
     while values.reclaim(usize::MAX).await.unwrap().more {}
     assert!(matches!(values.get(&id).await.unwrap().content, Content::Source(_)));
     assert_eq!(values.read_all(&id).await.unwrap(), content);
     let fsck = values.fsck(Mode::Check).await.unwrap();
     assert!(fsck.is_clean(), "{fsck}");
-    let upload = values.upload(onceflow_store::blobs::content::from_bytes(content.clone())).await.unwrap();
+    let upload = values.uploads().upload(onceflow_store::blobs::content::from_bytes(content.clone())).await.unwrap();
     values.update(onceflow_store::values::Update::new().change(upload.change())).await.unwrap();
     assert!(matches!(values.get(&id).await.unwrap().content, Content::Object { .. }));
     fs::write(&out, "the user's").unwrap();

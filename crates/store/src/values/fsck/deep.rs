@@ -21,7 +21,7 @@ impl Deep {
     pub(super) async fn read(values: &Values) -> Result<Self, Error> {
         let mut deep = Deep::default();
         let Some(blobs) = &values.blobs else { return Ok(deep) };
-        for (name, row) in values.all_rows(&values.keys.values).await? {
+        for (name, row) in values.rows.all_rows(&values.rows.keys.values).await? {
             let Some(id) = ValueId::checked(name.as_bytes()) else { continue };
             let Some(Content::Object { name, len }) = Head::read(&row).and_then(|head| head.content()) else {
                 continue;

@@ -1,17 +1,14 @@
 //! Reads every row of every group, decoded as far as it can be.
 
 use super::super::{
-    EdgeName, Error, ValueId, Values,
+    EdgeName, Error, ValueId,
     blob::object,
     keys::{Keys, WITNESS, read_due},
     reclaim::Witness,
     stored::{Debt, Edge, Seal, Standing, Sweeper},
 };
 use super::Check;
-use crate::{
-    blobs::{ObjectName, ObjectState},
-    records::walk,
-};
+use crate::blobs::{ObjectName, ObjectState};
 use onceflow_core::{Group, Key, Name, Row, Timestamp, limits};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,23 +36,6 @@ pub(super) struct Snapshot {
     pub(super) unreadable: Vec<(Key, Row)>,
 }
 
-/// Rows read at once: about a millisecond of a server that others wait for.
-const ROWS_AT_ONCE: usize = 1000;
-
-impl Values {
-    pub(in crate::values) async fn all_rows(&self, group: &Group) -> Result<BTreeMap<Name, Row>, Error> {
-        let (mut rows, mut next) = (BTreeMap::new(), None);
-        loop {
-            let some = walk(&*self.records, self.shard, group.clone(), next, ROWS_AT_ONCE).await?;
-            rows.extend(some.rows);
-            next = some.next;
-            if next.is_none() {
-                return Ok(rows);
-            }
-        }
-    }
-}
-
 impl Check<'_> {
     async fn all_objects(&self) -> Result<Option<BTreeMap<ObjectName, ObjectState>>, Error> {
         let Some(blobs) = &self.values.blobs else { return Ok(None) };
@@ -73,9 +53,9 @@ impl Check<'_> {
         // Objects before rows: an object is there only after a row says so.
         let objects = self.all_objects().await?;
         let mut snapshot = Snapshot { objects, wrong: self.deep.wrong.clone(), ..Snapshot::default() };
-        for group in self.values.keys.all() {
-            for (name, row) in self.values.all_rows(group).await? {
-                if snapshot.take(&self.values.keys, group, &name, &row).is_none() {
+        for group in self.values.rows.keys.all() {
+            for (name, row) in self.values.rows.all_rows(group).await? {
+                if snapshot.take(&self.values.rows.keys, group, &name, &row).is_none() {
                     snapshot.unreadable.push((group.key(&name), row));
                 }
             }

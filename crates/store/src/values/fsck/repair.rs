@@ -10,6 +10,7 @@ use crate::{
     blobs,
     values::{
         EdgeName, Error, Tried, ValueId, Values,
+        rows::ValueRows,
         stored::{Belongings, Debt, Head, Seal, Sweeper, lost_row},
     },
 };
@@ -29,7 +30,7 @@ impl Repair<'_> {
         for finding in report.findings().filter(|finding| finding.is_about_truth() == truth_is_broken) {
             let Some(batch) = self.remedy(finding).await? else { continue };
             tracing::warn!(%finding, "repairing");
-            match self.values.try_commit(batch).await? {
+            match self.values.rows.try_commit(batch).await? {
                 Tried::Applied(_) | Tried::Refused(_) | Tried::Unknown(_) => {}
             }
         }
@@ -37,11 +38,11 @@ impl Repair<'_> {
     }
 
     async fn remedy(&self, finding: &Finding) -> Result<Option<Batch>, Error> {
-        let Repair { values: Values { keys, fences, shard, .. }, judged } = self;
-        let seen = self.values.row(keys.sweeper()).await?;
+        let Repair { values: Values { rows: ValueRows { keys, shard, .. }, writer, .. }, judged } = self;
+        let seen = self.values.rows.row(keys.sweeper()).await?;
         let old = seen.as_deref().and_then(Sweeper::from_row);
         let sweeper = Sweeper {
-            turn: fences.next(),
+            turn: writer.fence(),
             back_by: old.map_or(Timestamp::NEVER, |old| old.back_by),
             grace_until: old.map_or(Timestamp::ZERO, |old| old.grace_until),
         };
@@ -122,7 +123,7 @@ impl Repair<'_> {
     /// The object is missing, asked again: it may have been stored after the objects were listed. An unanswered request
     /// proves nothing.
     async fn is_gone(&self, object: blobs::ObjectName) -> Result<bool, Error> {
-        match self.values.blobs()?.size(object).await {
+        match self.values.integrity().blobs()?.size(object).await {
             Ok(_) => Ok(false),
             Err(blobs::Error::Missing { .. }) => Ok(true),
             Err(error) => Err(error.into()),
@@ -132,7 +133,7 @@ impl Repair<'_> {
     /// Puts a placeholder in a value's place. The references of the value, if they can be read, become a debt; its
     /// elements or object are released. Returns true if there is anything to give up.
     fn give_up(&self, batch: &mut Batch, id: &ValueId, sweeper: Sweeper) -> bool {
-        let keys = &self.values.keys;
+        let keys = &self.values.rows.keys;
         let row = self.judged.values.get(id);
         batch.require_seen(keys.value(id), row.cloned()).put(keys.value(id), lost_row());
         let Some(head) = row.and_then(|row| Head::read(row)) else { return true };

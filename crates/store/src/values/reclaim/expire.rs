@@ -54,9 +54,9 @@ impl ReclaimCall<'_> {
         leases: &[(Timestamp, EdgeName)],
         now: Timestamp,
     ) -> Result<Round, Error> {
-        let keys = &self.values.keys;
+        let keys = &self.values.rows.keys;
         let edges: Vec<_> = leases.iter().map(|(_, edge)| keys.edge(edge)).collect();
-        let rows = self.values.records.get(self.values.shard, &edges).await?;
+        let rows = self.values.rows.records.get(self.values.rows.shard, &edges).await?;
         let mut batch = self.batch_after(seen);
         let mut lowered: BTreeMap<ValueId, i64> = BTreeMap::new();
         for (((deadline, name), key), row) in leases.iter().zip(edges).zip(rows) {
@@ -73,7 +73,7 @@ impl ReclaimCall<'_> {
             lower(&mut batch, keys, id, *by);
         }
         let grace_until = seen.sweeper.map_or(Timestamp::ZERO, |sweeper| sweeper.grace_until);
-        let sweeper = Sweeper { turn: self.values.fences.next(), back_by: now, grace_until };
+        let sweeper = Sweeper { turn: self.values.writer.fence(), back_by: now, grace_until };
         batch.put(keys.sweeper(), sweeper.to_row());
         let round = self.commit(batch, Round::Did(leases.len())).await?;
         if let Round::Did(_) = round {

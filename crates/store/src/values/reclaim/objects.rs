@@ -5,9 +5,10 @@ use crate::{
     blobs::{Blobs, ObjectName},
     records::Scan,
     values::{
-        EdgeName, Values,
-        blob::{OBJECTS_MAX, object},
+        EdgeName,
+        blob::{OBJECTS_MAX, abandon_upload, object},
         hold::Hold,
+        rows::ValueRows,
     },
 };
 use onceflow_core::{Batch, Timestamp};
@@ -23,7 +24,7 @@ impl ReclaimCall<'_> {
         touch_max: usize,
         next: &mut Option<Timestamp>,
     ) -> Result<Option<Round>, Error> {
-        let Values { keys, records, shard, .. } = self.values;
+        let ValueRows { keys, records, shard, .. } = &self.values.rows;
         let Some(blobs) = &self.values.blobs else { return Ok(None) };
         let unlink = self.page(&keys.unlink, touch_max.min(OBJECTS_MAX)).await?;
         if unlink.rows.is_empty() {
@@ -50,12 +51,12 @@ impl ReclaimCall<'_> {
     /// Queues the objects of uploads for deletion whose writer has ended or whose time is over, and releases what dead
     /// writers had put ahead of a batch.
     async fn abandon(&self, next: &mut Option<Timestamp>) -> Result<Option<Round>, Error> {
-        let Values { keys, records, shard, .. } = self.values;
-        let mut dead = Dead { blobs: self.values.blobs()?, known: BTreeMap::new() };
+        let ValueRows { keys, records, shard, .. } = &self.values.rows;
+        let mut dead = Dead { blobs: self.values.integrity().blobs()?, known: BTreeMap::new() };
         if dead.blobs.knows_writers() && self.let_go_of_the_dead(&mut dead).await? {
             return Ok(Some(Round::Did(0)));
         }
-        let uploads = self.values.all_rows(&keys.uploads).await?;
+        let uploads = self.values.rows.all_rows(&keys.uploads).await?;
         if uploads.is_empty() {
             return Ok(None);
         }
@@ -67,7 +68,7 @@ impl ReclaimCall<'_> {
             if deadline > now && !dead.wrote(writer).await? {
                 *next = Some(next.unwrap_or(Timestamp::NEVER).min(deadline));
             } else if batch.requires.len() < OBJECTS_MAX {
-                self.values.abandon_upload(&mut batch, &name, row);
+                abandon_upload(keys, &mut batch, &name, row);
             }
         }
         if batch.ops.is_empty() {
@@ -78,7 +79,7 @@ impl ReclaimCall<'_> {
 
     /// Clears the holds of dead writers. Returns true if there were any.
     async fn let_go_of_the_dead(&self, dead: &mut Dead<'_>) -> Result<bool, Error> {
-        let Values { keys, records, shard, .. } = self.values;
+        let ValueRows { keys, records, shard, .. } = &self.values.rows;
         let mut writers = BTreeSet::new();
         let mut after = None;
         loop {

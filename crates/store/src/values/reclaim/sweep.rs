@@ -13,6 +13,7 @@ use crate::{
     records::{Page, Scan},
     values::{
         ValueId, Values, limits,
+        rows::ValueRows,
         stored::{Belongings, Debt, Head, Standing, Sweeper},
         update::lower,
     },
@@ -41,8 +42,8 @@ pub(super) struct Work {
 
 impl ReclaimCall<'_> {
     pub(super) async fn sweep(&mut self, seen: Seen, sweeper: Sweeper, work: Work) -> Result<Round, Error> {
-        let keys = &self.values.keys;
-        let turn = self.values.fences.next();
+        let keys = &self.values.rows.keys;
+        let turn = self.values.writer.fence();
         let is_last = work.next_deadline.is_none() && !work.owed.more && !work.zero.more;
         let mut sweep = Sweep::new(self, self.batch_after(&seen), work.touch_max);
         if let Some((name, row)) = work.owed.rows.first() {
@@ -120,7 +121,7 @@ impl<'a> Sweep<'a> {
 
     /// Works on a debt: its decrements become open, and its row is deleted once nothing of it is left.
     async fn pay(&mut self, name: &Name, row: &Row) -> Result<(), Error> {
-        let key = self.values.keys.owed.key(name);
+        let key = self.values.rows.keys.owed.key(name);
         match Debt::read(name.as_bytes(), row).ok_or_else(|| Error::damaged("a debt"))? {
             Debt::Decrements(owed) => {
                 self.batch.delete(key);
@@ -128,12 +129,13 @@ impl<'a> Sweep<'a> {
                 owed.into_iter().for_each(|(id, n)| self.owe(id, n));
             }
             Debt::Release(prefix) => {
-                let elements = Scan::of(self.values.keys.edges.clone(), self.touch_max.min(self.room / RELEASE_OPS));
+                let elements =
+                    Scan::of(self.values.rows.keys.edges.clone(), self.touch_max.min(self.room / RELEASE_OPS));
                 let elements = elements.prefix(onceflow_core::value::id::elements_of(prefix.as_bytes()));
-                let page = self.values.records.scan(self.values.shard, elements).await?;
+                let page = self.values.rows.records.scan(self.values.rows.shard, elements).await?;
                 for (name, row) in &page.rows {
                     let standing = Standing::from_row(row).ok_or_else(|| Error::damaged("an element"))?;
-                    self.batch.delete(self.values.keys.edges.key(name));
+                    self.batch.delete(self.values.rows.keys.edges.key(name));
                     // An element that holds bytes has no count to lower.
                     if let Standing::Edge(edge) = standing {
                         self.owe(edge.target, 1);
@@ -144,7 +146,7 @@ impl<'a> Sweep<'a> {
                 if page.more {
                     self.leaves_work = true;
                 } else {
-                    self.batch.delete(key).delete(self.values.keys.sealed(&prefix));
+                    self.batch.delete(key).delete(self.values.rows.keys.sealed(&prefix));
                 }
             }
         }
@@ -174,7 +176,7 @@ impl<'a> Sweep<'a> {
         let mut rows = rows.into_iter();
         for id in ids {
             let (value, count) = (rows.next().flatten(), rows.next().flatten());
-            let keys = &self.values.keys;
+            let keys = &self.values.rows.keys;
             match (value, count) {
                 (None, _) => self.batch.require_absent(keys.value(id)),
                 (_, Some(_)) => self.batch.require_present(keys.count(id)),
@@ -231,7 +233,7 @@ impl<'a> Sweep<'a> {
         {
             let head = value.map(|row| self.head(&id, row)).transpose()?;
             if head.as_ref().is_none_or(|head| self.has_room_for(head)) {
-                let key = self.values.keys.count(&id);
+                let key = self.values.rows.keys.count(&id);
                 self.batch.require_equals(key.clone(), count).delete(key);
                 if let Some(head) = head {
                     // The two operations of a count's change are reserved already.
@@ -252,7 +254,7 @@ impl<'a> Sweep<'a> {
 
     /// Deletes a value; its references become open, and its elements or object are queued for deletion.
     fn delete_value(&mut self, id: &ValueId, head: &Head<'_>) -> Result<(), Error> {
-        let keys = &self.values.keys;
+        let keys = &self.values.rows.keys;
         self.batch.delete(keys.value(id));
         self.room -= 1;
         self.swept += 1;
@@ -275,7 +277,7 @@ impl<'a> Sweep<'a> {
 
     /// Closes the batch. Returns true if this round knows of no work for another one.
     fn finish(&mut self, turn: Fence) -> bool {
-        let keys = &self.values.keys;
+        let keys = &self.values.rows.keys;
         for (id, owed) in &self.survivors {
             lower(&mut self.batch, keys, id, i64::from(*owed));
         }
@@ -295,7 +297,7 @@ impl<'a> Sweep<'a> {
     /// Reads the value and the count of each id. The reads need not be at one moment: no other batch sweeps meanwhile, and the
     /// batch requires each count as it was read.
     async fn look_up(&self, ids: impl Iterator<Item = &ValueId>) -> Result<Vec<Option<Row>>, Error> {
-        let Values { keys, records, shard, .. } = self.values;
+        let ValueRows { keys, records, shard, .. } = &self.values.rows;
         let (values, counts): (Vec<_>, Vec<_>) = ids.map(|id| (keys.value(id), keys.count(id))).unzip();
         // All at once: on a server, each would be a round trip.
         let values = values.chunks(limits::VALUES_READ_MAX).map(|some| records.get(*shard, some));

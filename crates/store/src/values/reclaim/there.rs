@@ -6,7 +6,7 @@ use super::{Error, ReclaimCall, Round, turn::Seen};
 use crate::{
     records::{self, ServerRecords, SweepReport, SweepRequest},
     values::{
-        Values, limits,
+        limits,
         stored::{Debt, Sweeper},
     },
 };
@@ -20,18 +20,11 @@ pub(super) struct There {
     pub(super) is_odd: bool,
 }
 
-impl Values {
-    /// Values and decrements that one call of the reclaim loop touches.
-    pub fn reclaim_budget(&self) -> usize {
-        if self.records.server().is_some() { limits::RECLAIM_THERE_BUDGET } else { limits::RECLAIM_BUDGET }
-    }
-}
-
 impl<'a> ReclaimCall<'a> {
     /// The server that sweeps by itself, if the budget suffices for one call, which looks at as many values as one value
     /// can refer to.
     pub(super) fn sweeping_server(&self) -> Option<&'a dyn ServerRecords> {
-        self.values.records.server().filter(|_| self.left >= limits::REFS_PER_VALUE_MAX)
+        self.values.rows.records.server().filter(|_| self.left >= limits::REFS_PER_VALUE_MAX)
     }
 
     /// Calls until there is nothing left, the budget is used up, or another sweeper comes between.
@@ -47,7 +40,7 @@ impl<'a> ReclaimCall<'a> {
         loop {
             while goes_on && calls.len() < server.concurrent_sweeps() {
                 let ask = self.next_sweep_request(&mut turn, sweeper, next_deadline);
-                calls.push_back(server.sweep(self.values.shard, ask));
+                calls.push_back(server.sweep(self.values.rows.shard, ask));
             }
             match calls.next().await {
                 None => return Ok(There { round: Round::Did(touched), is_odd }),
@@ -71,9 +64,9 @@ impl<'a> ReclaimCall<'a> {
 
     fn next_sweep_request(&self, turn: &mut Row, sweeper: Sweeper, next_deadline: Option<Timestamp>) -> SweepRequest {
         let back_by = next_deadline.unwrap_or(Timestamp::NEVER);
-        let next = Sweeper { turn: self.values.fences.next(), back_by, ..sweeper };
+        let next = Sweeper { turn: self.values.writer.fence(), back_by, ..sweeper };
         let row = next.to_row();
-        let keys = &self.values.keys;
+        let keys = &self.values.rows.keys;
         let groups = [&keys.values, &keys.counts, &keys.zero, &keys.owed].map(Clone::clone);
         let seen = std::mem::replace(turn, row.clone());
         SweepRequest { turn: (keys.sweeper(), seen, row), groups, debt: Debt::decrements_name(next.turn) }

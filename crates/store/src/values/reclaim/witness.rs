@@ -8,7 +8,10 @@
 //!
 //! The row stands beside the sweeper's, and is deleted with it.
 
-use crate::{values::stored, world::Uptime};
+use crate::{
+    values::stored,
+    world::{Uptime, World},
+};
 use onceflow_core::{Row, Timestamp};
 
 /// How far a clock may be ahead of the explained time: more than the clocks of machines differ, less than any lease of
@@ -34,6 +37,11 @@ pub(in crate::values) struct Witness {
 }
 
 impl Witness {
+    /// The record after a look at the clocks of this process.
+    pub(in crate::values) fn of(world: &dyn World, known: Option<Self>) -> Self {
+        Witness::look(known, world.clock(), world.uptime())
+    }
+
     /// The record after another look, at a clock that says `wall` on a machine with this uptime.
     pub(in crate::values) fn look(known: Option<Self>, wall: Timestamp, uptime: Option<Uptime>) -> Self {
         let here = uptime.unwrap_or(Uptime { boot: 0, ms: 0 });

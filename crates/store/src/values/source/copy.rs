@@ -1,9 +1,9 @@
 //! Copies the bytes of files by reference: into files of their own, as streams, into memory. Only bytes that match the
 //! row are handed out; of a stream, the reader must compare the digest at its end.
 
-use super::{SourceError, SourceFile, Values, gone};
+use super::{SourceError, SourceFile, SourceValues, gone};
 use crate::{
-    blobs::{self, Chunks, ObjectName, content},
+    blobs::{self, Chunks, content},
     blocking::blocking,
     values::{Error, FileStat},
 };
@@ -17,15 +17,10 @@ use std::{
     path::Path,
 };
 
-impl Values {
+impl SourceValues<'_> {
     /// Copies a file by reference into a new file.
-    pub(in crate::values) async fn write_source(
-        &self,
-        source: SourceFile,
-        path: &Path,
-        file: File,
-    ) -> Result<(), Error> {
-        let source = self.find_source(source).await?;
+    pub(in crate::values) async fn write(&self, source: SourceFile, path: &Path, file: File) -> Result<(), Error> {
+        let source = self.find(source).await?;
         let (to, from) = (path.to_owned(), source.path.clone());
         let copied = blocking(move || copy(&source, file, &to)).await;
         match copied {
@@ -36,8 +31,8 @@ impl Values {
     }
 
     /// All bytes of a file by reference, in memory.
-    pub(in crate::values) async fn read_source(&self, source: SourceFile) -> Result<Bytes, Error> {
-        let source = self.find_source(source).await?;
+    pub(in crate::values) async fn read(&self, source: SourceFile) -> Result<Bytes, Error> {
+        let source = self.find(source).await?;
         let read = blocking(move || match std::fs::read(&source.path) {
             Ok(bytes) if Digest::of(&bytes) == source.digest => Ok(bytes.into()),
             Ok(_) => Err(SourceError::Changed { path: source.path.clone() }),
@@ -47,13 +42,13 @@ impl Values {
     }
 
     /// The bytes of a file by reference, or a range of them.
-    pub(in crate::values) async fn stream_source(
+    pub(in crate::values) async fn stream(
         &self,
         source: SourceFile,
         range: Option<Range<u64>>,
     ) -> Result<Chunks, Error> {
-        let source = self.find_source(source).await?;
-        let name = ObjectName::new(self.fences.next());
+        let source = self.find(source).await?;
+        let name = self.writer.fresh_object();
         let open = move || {
             let mut file = File::open(&source.path).map_err(|error| gone(&source, &error))?;
             let range = range.unwrap_or(0..source.stat.len);

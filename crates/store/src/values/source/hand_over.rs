@@ -7,11 +7,11 @@
 //! ```
 //! A crash leaves the file with both names, or with the outer one alone; the value is there in either case.
 
-use super::{Content, Error, FileStat, Head, SETTLED_NS, SourceFile, ValueId, Values, now_ns};
+use super::{Content, Error, FileStat, Head, SETTLED_NS, SourceFile, ValueId, now_ns};
 use crate::{
     blobs::verified,
     blocking::blocking,
-    values::{Tried, stored::value_row},
+    values::{FileValues, Integrity, Tried, stored::value_row},
 };
 use onceflow_core::{Batch, Digest, Row, row::counter};
 use std::{
@@ -20,7 +20,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-impl Values {
+impl FileValues<'_> {
     /// Gives the object of a value a second name, and makes the directories above it. Returns false if the value has no
     /// object on this machine, or the file system allows no link: then it has to be copied. Something must hold the
     /// value meanwhile.
@@ -50,30 +50,31 @@ impl Values {
     /// # Errors
     /// If the store does not answer.
     pub async fn hand_over(&self, digest: Digest, path: &Path) -> Result<bool, Error> {
+        let Integrity { rows, .. } = self.contents.integrity;
         let id = ValueId::of_blob(digest);
-        let key = self.keys.value(&id);
+        let key = rows.keys.value(&id);
         // Another holder may be reading the object.
-        let count = self.row(self.keys.count(&id)).await?;
+        let count = rows.row(rows.keys.count(&id)).await?;
         if count.is_none_or(|count| counter::read(&count) != Some(1)) {
             return Ok(false);
         }
-        let Some(row) = self.row(key.clone()).await? else { return Ok(false) };
+        let Some(row) = rows.row(key.clone()).await? else { return Ok(false) };
         let Some(Content::Object { name, .. }) = Head::read(&row).and_then(|head| head.content()) else {
             return Ok(false);
         };
-        let Some(object) = self.blobs()?.local(name) else { return Ok(false) };
+        let Some(object) = self.contents.integrity.blobs()?.local(name) else { return Ok(false) };
         let path = path.to_owned();
         let Some(source) = blocking(move || same_file(digest, &object, path)).await else { return Ok(false) };
-        let mut batch = Batch::new(self.shard);
+        let mut batch = Batch::new(rows.shard);
         batch.require_equals(key.clone(), row).put(key, value_row(&[], &Content::Source(source)));
-        batch.put(self.keys.unlink(name), Row::default());
-        match self.send(batch).await? {
-            Tried::Applied(position) => self.records.durable(position).await?,
+        batch.put(rows.keys.unlink(name), Row::default());
+        match rows.send(batch).await? {
+            Tried::Applied(position) => rows.records.durable(position).await?,
             // Another writer changed the row; nothing is lost if the store keeps its object.
             Tried::Refused(_) => return Ok(false),
             Tried::Unknown(why) => return Err(why.into()),
         }
-        self.wake_reclaim();
+        rows.news.notify();
         Ok(true)
     }
 }

@@ -33,7 +33,7 @@ async fn each_store(case: impl AsyncFn(&Bed)) {
 
 impl Bed {
     async fn upload(&self, text: &'static str) -> Upload {
-        let upload = self.values.upload(from_bytes(text)).await.unwrap();
+        let upload = self.values.uploads().upload(from_bytes(text)).await.unwrap();
         self.fsck().await;
         upload
     }
@@ -60,7 +60,7 @@ impl Bed {
 }
 
 async fn text(values: &Values, upload: &Upload) -> String {
-    let chunks = values.read_blob(&upload.id(), None).await.unwrap();
+    let chunks = values.contents().stream(&upload.id(), None).await.unwrap();
     let bytes: Vec<_> = chunks.map(|chunk| chunk.map(|bytes| bytes.to_vec())).try_concat().await.unwrap();
     String::from_utf8(bytes).unwrap()
 }
@@ -147,7 +147,7 @@ async fn fsck_finds_missing_objects_and_orphans() {
 
 async fn life(values: &Values) -> Result<(), Error> {
     for root_name in ["R", "S"] {
-        let upload = values.upload(from_bytes("content")).await?;
+        let upload = values.uploads().upload(from_bytes("content")).await?;
         values.update(Update::new().change(upload.change()).set(&root(root_name), upload.id())).await?;
     }
     values.update(Update::new().clear(&root("R")).clear(&root("S"))).await?;
@@ -212,8 +212,8 @@ async fn a_blob_whose_reply_was_lost_is_stored_once() {
         std::fs::write(&path, "adopted").unwrap();
         for (values, upload) in [(lossy(), None), (lossy(), Some("sent"))] {
             let upload = match upload {
-                None => values.adopt(&path).await.unwrap(),
-                Some(text) => values.upload(from_bytes(text)).await.unwrap(),
+                None => values.uploads().adopt(&path).await.unwrap(),
+                Some(text) => values.uploads().upload(from_bytes(text)).await.unwrap(),
             };
             bed.update(Update::new().change(upload.change()).set(&root("R"), upload.id())).await;
             assert_eq!(bed.left().await, 1);
@@ -240,15 +240,15 @@ async fn partial_uploads_go_when_their_process_is_dead_and_not_before() {
         let (directory, bed) = (tempfile::tempdir().unwrap(), (records, world.clone()));
         let path = directory.path();
         let (dies, lives) = (of_process(&bed, path).await, of_process(&bed, path).await);
-        dies.upload(from_bytes("an object that no value names")).await.unwrap();
+        dies.uploads().upload(from_bytes("an object that no value names")).await.unwrap();
         let mut hold = dies.hold();
-        let upload = dies.upload(from_bytes("one that was put ahead of a batch")).await.unwrap();
-        dies.put_ahead(&mut hold, &mut vec![upload.change()]).await.unwrap();
+        let upload = dies.uploads().upload(from_bytes("one that was put ahead of a batch")).await.unwrap();
+        hold.put_ahead(&dies, &mut vec![upload.change()]).await.unwrap();
         std::fs::write(path.join("unfinished").join("not-ours"), "").unwrap();
         let reclaim = async |values: &Values| while values.reclaim(usize::MAX).await.unwrap().more {};
         reclaim(&lives).await;
         assert_eq!(files(path), 4, "two objects, their writer, and what is not ours");
-        let kept = lives.upload(from_bytes("of one who lives")).await.unwrap();
+        let kept = lives.uploads().upload(from_bytes("of one who lives")).await.unwrap();
         drop(dies);
         reclaim(&lives).await;
         assert_eq!(files(path), 3, "one object, its writer, and what is not ours");

@@ -24,7 +24,7 @@ fn many(n: usize) -> (Vec<ValueChange>, Vec<String>) {
 async fn ahead(bed: &Bed, n: usize) -> (Hold, Vec<String>) {
     let (mut hold, (mut changes, tops)) = (bed.values.hold(), many(n));
     assert!(hold.release().is_none(), "nothing is held yet");
-    bed.values.put_ahead(&mut hold, &mut changes).await.unwrap();
+    hold.put_ahead(&bed.values, &mut changes).await.unwrap();
     bed.fsck().await;
     (hold, tops)
 }
