@@ -27,7 +27,7 @@ pub use cell::{SessionHandle, SessionOutlet};
 pub(crate) use durable::ScopeStore;
 pub use durable::{
     Activity, ActivityBody, BufferAccess, DescribeRow, DurableBody, DurableCleanup, DurableEnd, DurableScope,
-    InlineBody, ScopeHost, ScopeHostOptions, SessionId, enter_scope,
+    InlineBody, ScopeHost, ScopeHostOptions, SessionId, end_scope, enter_scope,
 };
 pub use keys::{BufferChange, ErasedKey};
 pub use service::{LightService, OpenOrder, OpenOrders};

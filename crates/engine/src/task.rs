@@ -350,6 +350,14 @@ pub trait Body: Any + Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
+    /// Ends what stopped attempts at the step have left open in the store, because its run is cancelled. Called with the
+    /// step claimed, before the step is given up; perhaps by another process than the attempts', perhaps several times.
+    /// The run ends only after it. `None`, the default, if the body leaves nothing open.
+    fn end_left_open(&self, step: Step) -> Option<BoxFuture<'static, Result<(), Failure>>> {
+        let _ = step;
+        None
+    }
+
     /// Finds out the outcome of an interrupted attempt of an at-most-once task, whose worker is gone. `None` if the
     /// body has no way to find out.
     fn verify(&self, step: Step, inputs: Vec<Data>) -> Option<BoxFuture<'static, Verdict>> {

@@ -15,9 +15,13 @@ use onceflow_core::{
     scope::{Emitted, Feed, OpId, OpKind, Operation, Scope, ScopeDraft, TaskMode},
 };
 use onceflow_engine::{
-    scope::{Activity, BufferAccess, DescribeRow, DurableBody, DurableCleanup, DurableEnd, DurableScope, enter_scope},
+    scope::{
+        Activity, BufferAccess, DescribeRow, DurableBody, DurableCleanup, DurableEnd, DurableScope, end_scope,
+        enter_scope,
+    },
     task::{Attempt, Body, Data, Failure, Step},
 };
+use onceflow_store::BoxFuture;
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -28,6 +32,25 @@ impl Body for Scopes {
     fn start(&self, step: Step, inputs: Vec<Data>) -> Attempt {
         let shared = self.0.clone();
         Attempt::Async(Box::pin(async move { run(&shared, &step, inputs).await }))
+    }
+
+    fn end_left_open(&self, step: Step) -> Option<BoxFuture<'static, Result<(), Failure>>> {
+        let shared = self.0.clone();
+        Some(Box::pin(async move { end_session(&shared, &step).await }))
+    }
+}
+
+/// Cancels the session that the step has left open, and waits for its cleanup.
+async fn end_session(shared: &Arc<ExecutorContext>, step: &Step) -> Result<(), Failure> {
+    let (_, action) = crate::action(step)?;
+    let Action::Scope(action) = action else { return Err(crate::not_for("scope")) };
+    let ended = end_scope(step, build(&action, shared, step)?).await;
+    let ended = ended.map_err(|error| codes::because(Failure::new("the scope was not ended"), error.to_string()))?;
+    let mishaps = ended.iter().flat_map(|ended| &ended.mishaps).map(ToString::to_string);
+    let causes: Vec<_> = mishaps.collect();
+    match causes.is_empty() {
+        true => Ok(()),
+        false => Err(causes.into_iter().fold(Failure::new("a cleanup flow of the scope failed"), codes::because)),
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod body;
 mod changed;
+mod left_open;
 mod outputs;
 mod start;
 mod suspend;
@@ -21,6 +22,7 @@ use crate::{
 use body::{BodyRun, Interrupted};
 pub(super) use body::{Started, blocking, overrun, panicked, walled};
 use futures_util::future::{Either, select};
+pub(in crate::perform) use left_open::end_left_open;
 use onceflow_core::{
     limits,
     model::{Effect, TaskSpec, program::NodeOp},
@@ -231,7 +233,7 @@ impl<'a> TaskStep<'a> {
 
     /// The rows of the flow, for a body that is transactional.
     fn tx(&self) -> Tx {
-        Tx::new(FlowRows::new(self.work.shared().clone(), &self.work.run.header.flow))
+        tx_of(self.work)
     }
 
     /// Records that an attempt failed, and waits before the next.
@@ -324,4 +326,9 @@ mod tests {
             }
         }
     }
+}
+
+/// The rows of the flow that a step belongs to, as its transaction.
+fn tx_of(work: &Work<'_>) -> Tx {
+    Tx::new(FlowRows::new(work.shared().clone(), &work.run.header.flow))
 }

@@ -29,6 +29,6 @@ pub use body::{
     Activity, ActivityBody, BufferAccess, DescribeRow, DurableBody, DurableCleanup, DurableScope, InlineBody,
 };
 pub(crate) use entry::ScopeStore;
-pub use entry::enter_scope;
+pub use entry::{end_scope, enter_scope};
 pub use host::{ScopeHost, ScopeHostOptions};
 pub use keys::{DurableEnd, SessionId};

@@ -157,6 +157,26 @@ impl ScopeHost {
         }
     }
 
+    /// The session is open, or its end stands in this row.
+    pub(crate) async fn is_known(&self, scope: &str, id: SessionId, end: &Key) -> Result<bool, Error> {
+        // One read: a session that ends deletes its row and puts its end in one batch.
+        let keys = [queue(scope).key(id.ready_name()), end.clone()];
+        Ok(self.kernel.records.get(self.kernel.shard, &keys).await?.iter().any(Option::is_some))
+    }
+
+    /// Waits until a session has ended, whether or not its end was taken by another host's caller meanwhile.
+    pub(crate) async fn end_or_gone(&self, scope: &str, id: SessionId, end: &Key) -> Result<(), Error> {
+        let news = self.listen(id);
+        loop {
+            let told = news.notified();
+            let open = self.kernel.row(queue(scope).key(id.ready_name())).await?;
+            if open.is_none() || self.kernel.row(end.clone()).await?.is_some() {
+                return Ok(());
+            }
+            select(pin!(told), self.world.sleep(self.poll_ms)).await;
+        }
+    }
+
     /// Deletes the end of a session that its caller has seen. Opening the session again enters the scope anew.
     ///
     /// # Errors
