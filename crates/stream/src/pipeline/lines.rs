@@ -100,9 +100,15 @@ impl BufferedInput {
             at += line.len() as u64;
         }
         loop {
+            if at > offset {
+                return Err(other_input(offset));
+            }
             let Some(line) = self.receive()? else {
-                let has_ended = matches!(self.from, InputState::Ended);
-                return Ok(if has_ended { NextRecord::Ended } else { NextRecord::Pending });
+                return match self.from {
+                    InputState::Ended if at < offset => Err(other_input(offset)),
+                    InputState::Ended => Ok(NextRecord::Ended),
+                    InputState::Open(_) | InputState::Closed(_) => Ok(NextRecord::Pending),
+                };
             };
             self.lines.push_back(line.clone());
             if at == offset {
@@ -136,6 +142,11 @@ impl BufferedInput {
             self.lines.pop_front();
         }
     }
+}
+
+/// No line begins where the last process stopped: reading on would skip or repeat records.
+fn other_input(offset: u64) -> Error {
+    Error::other(format!("byte {offset} of the input, where it goes on, begins no line: it is not the input that was read before"))
 }
 
 /// Reads lines on a thread of their own, because reading standard input may wait for ever.
@@ -250,6 +261,15 @@ mod tests {
         assert_eq!(wait(&mut *reader).unwrap(), NextRecord::Ended);
         let mut resumed = numbers("1\n?\n3\n4").open(0, Some(&6u64.to_be_bytes())).unwrap();
         assert_eq!(wait(&mut *resumed).unwrap(), record(4));
+    }
+
+    #[test]
+    fn another_input_than_before_is_refused_where_it_should_go_on() {
+        for other in ["100\n4\n", "1\n"] {
+            let mut reader = numbers(other).open(0, Some(&3u64.to_be_bytes())).unwrap();
+            let error = wait(&mut *reader).unwrap_err().to_string();
+            assert!(error.contains("not the input that was read before"), "{other:?}: {error}");
+        }
     }
 
     #[test]
