@@ -146,7 +146,9 @@ impl BufferedInput {
 
 /// No line begins where the last process stopped: reading on would skip or repeat records.
 fn other_input(offset: u64) -> Error {
-    Error::other(format!("byte {offset} of the input, where it goes on, begins no line: it is not the input that was read before"))
+    Error::other(format!(
+        "byte {offset} of the input, where it goes on, begins no line: it is not the input that was read before"
+    ))
 }
 
 /// Reads lines on a thread of their own, because reading standard input may wait for ever.
