@@ -24,8 +24,8 @@ pub const CODES: [(&str, &str); 23] = [
     (OTHER_VERSION, "a step was planned by another version of onceflow"),
     (WORK, "the work directory could not be made or read"),
     (INPUT_TYPE, "an input is no value of its type"),
-    (SCOPE, "a scope was cancelled"),
     (onceflow_engine::task::TIMEOUT, "a step took longer than its timeout"),
+    (SCOPE, "a scope was cancelled"),
     (onceflow_engine::SOURCE_CHANGED, "an input file changed, or is gone"),
 ];
 

@@ -171,5 +171,6 @@ fn examples() -> Vec<Vec<u8>> {
     let mut found: Vec<_> =
         fs::read_dir(home).expect("examples/").map(|entry| entry.expect("an entry").path()).collect();
     found.sort();
-    found.iter().map(|path| fs::read(path.join("flow.yaml")).expect("an example")).collect()
+    let flows = found.iter().map(|path| path.join("flow.yaml")).filter(|flow| flow.exists());
+    flows.map(|flow| fs::read(flow).expect("an example")).collect()
 }
