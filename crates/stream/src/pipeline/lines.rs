@@ -64,7 +64,8 @@ impl<T> StdinLines<T> {
 
     /// Returns the lines of an input that a thread opens and reads.
     pub fn of(decoder: LineDecoder<T>, open: impl FnOnce() -> Box<dyn BufRead> + Send + 'static) -> Self {
-        let input = BufferedInput { from: InputState::Closed(Box::new(open)), lines: VecDeque::new(), start: 0 };
+        let input =
+            BufferedInput { from: InputState::Closed(Box::new(open)), lines: VecDeque::new(), start: 0, end: 0 };
         StdinLines { decoder, out_of_order_ms: 0, input: Arc::new(Mutex::new(input)) }
     }
 
@@ -85,15 +86,17 @@ enum InputState {
 struct BufferedInput {
     from: InputState,
     lines: VecDeque<Vec<u8>>,
-    /// The offset of the first of the lines.
+    /// The offset of the first of the lines, and the one behind the last.
     start: u64,
+    end: u64,
 }
 
 impl BufferedInput {
     /// Returns the line at an offset; `Pending` and `Ended` if there is none.
     fn line_at(&mut self, offset: u64) -> Result<NextRecord<Vec<u8>>> {
-        let mut at = self.start;
-        for line in &self.lines {
+        // Mostly the next line is asked for: only one that is read again is searched for.
+        let mut at = if offset == self.end { offset } else { self.start };
+        for line in self.lines.iter().filter(|_| offset != self.end) {
             if at == offset {
                 return Ok(NextRecord::Record(line.clone(), EventTime::MIN));
             }
@@ -110,6 +113,7 @@ impl BufferedInput {
                     InputState::Open(_) | InputState::Closed(_) => Ok(NextRecord::Pending),
                 };
             };
+            self.end += line.len() as u64;
             self.lines.push_back(line.clone());
             if at == offset {
                 return Ok(NextRecord::Record(line, EventTime::MIN));
