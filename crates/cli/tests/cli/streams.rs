@@ -159,7 +159,7 @@ sinks:
 }
 
 #[test]
-fn standard_input_continues_where_a_drain_left_it_if_it_is_given_again() {
+fn lines_of_standard_input_are_counted_once_and_an_ended_stream_does_not_read_them_again() {
     let bed = Bed::new();
     bed.write(
         "stream.yaml",

@@ -94,7 +94,8 @@ impl<'a> Timers<'a> {
         }
     }
 
-    /// Deletes a timer that wakes nothing, if the rows are as `seen` requires; else it is looked at again.
+    /// Deletes a timer that wakes nothing, if the rows are as `seen` requires; else it is looked at again. The timer of a
+    /// run that is gone or cannot be woken requires nothing.
     async fn drop_timer(&self, mut seen: Batch, key: &Key) -> Result<bool, Error> {
         seen.delete(key.clone());
         Ok(self.kernel.records.commit(seen).await?.is_applied())

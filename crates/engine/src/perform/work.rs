@@ -270,6 +270,7 @@ impl Work<'_> {
             None => place.address(&[]),
         })
     }
+
     /// The address of the step, empty if no subscriber of events needs it.
     pub(super) async fn address_if_wanted(&self) -> Result<String, Error> {
         if self.shared().events.wanted() { self.address().await } else { Ok(String::new()) }

@@ -3,13 +3,21 @@
 
 use crate::support;
 
-use onceflow_core::model::{TaskSpec, Type};
+use onceflow_core::{
+    Batch, Shard,
+    model::{TaskSpec, Type},
+    protocol::{
+        ids::{Generation, RunId, StepId},
+        rows,
+        timer::Timer,
+    },
+};
 use onceflow_engine::{
     Engine, Handle, Options, RunStatus, Start, Summary,
     task::{Attempt, AttemptEnd, Body, Data, Failure, Step, Suspension},
 };
 use onceflow_store::{
-    BoxFuture, World,
+    BoxFuture, Records, World,
     testing::fault::{Fault, FaultPlan, Faulty},
 };
 use std::sync::{Arc, Mutex};
@@ -138,6 +146,21 @@ async fn a_timer_of_a_dead_process_fires_in_time_where_another_is_at_work() {
     assert!((SOON_MS..SOON_MS + 3000).contains(&took_ms), "the timer fired after {took_ms} ms");
     assert_eq!(ended(&proof, &handle).await.status, RunStatus::Done);
     proof.drive(other.close()).await.unwrap();
+    proof.only_what_remains().await;
+}
+
+#[tokio::test]
+async fn a_timer_whose_run_is_gone_is_deleted_and_the_others_fire() {
+    let (kit, start, _) = job(Some(TIMEOUT_MS));
+    let proof = Proof::new(&kit);
+    let timer = Timer::Step { run: RunId([9; 8]), generation: Generation(1), step: StepId::of_run(0) };
+    let mut batch = Batch::new(Shard(0));
+    batch.put(timer.key(proof.world.clock()), rows::write(&timer));
+    assert!(proof.memory.commit(batch).await.unwrap().is_applied());
+    let (engine, handle) = suspend(&proof, start).await;
+    assert_eq!(ended(&proof, &handle).await.status, RunStatus::Done);
+    assert!(!proof.rows().contains("timers"), "{}", proof.rows());
+    proof.drive(engine.close()).await.unwrap();
     proof.only_what_remains().await;
 }
 

@@ -167,11 +167,7 @@ impl StreamCheck<'_> {
 
     /// Checks a step if everything it reads was checked, or is not there.
     fn step_if_ready(&mut self, step: &StreamStepDecl) -> bool {
-        let joined = match &step.work {
-            StreamWorkDecl::Join { with, .. } => Some(with),
-            _ => None,
-        };
-        let reads: Vec<&Text> = step.from.iter().chain(joined).collect();
+        let reads: Vec<&Text> = reads_of(step).collect();
         let waits = |text: &&Text| !self.numbers.contains_key(&text.text) && self.broken.contains(&text.text);
         if reads.iter().any(waits) {
             return false;
@@ -201,7 +197,7 @@ impl StreamCheck<'_> {
         let find = |name: &str| left.iter().find(|step| step.name.name == name);
         for first in left {
             let mut path = vec![*first];
-            while let Some(next) = path.last().and_then(|step| step.from.iter().find_map(|from| find(&from.text))) {
+            while let Some(next) = path.last().and_then(|step| reads_of(step).find_map(|from| find(&from.text))) {
                 if next.name.name == first.name.name {
                     let names: Vec<_> = path.iter().rev().map(|step| step.name.name.as_str()).collect();
                     let message = format!("steps read one another in a circle: {}", words::list(names));
@@ -349,6 +345,15 @@ impl StreamCheck<'_> {
             }
         }
     }
+}
+
+/// Everything that a step reads, the other side of a join last.
+fn reads_of(step: &StreamStepDecl) -> impl Iterator<Item = &Text> {
+    let joined = match &step.work {
+        StreamWorkDecl::Join { with, .. } => Some(with),
+        _ => None,
+    };
+    step.from.iter().chain(joined)
 }
 
 /// The name of a sink's step in the plan: a sink may be called as the step it writes.

@@ -1,6 +1,6 @@
 //! Reads a scope: buffers, operations with their targets, cleanup flows.
 
-use super::{MapKey, NodeKind, YamlNode, fields::FieldReader, fields::Fields, fields::clipped, step::words_of};
+use super::{MapKey, NodeKind, YamlNode, fields::FieldReader, fields::clipped, step::words_of};
 use crate::{source::Span, source::Text, words};
 use onceflow_exec::action::{CleanupOn, KeepEntries};
 
@@ -183,7 +183,7 @@ fn read_op(reader: FieldReader<'_>, name: &MapKey, node: &YamlNode) -> Option<Op
     };
     let next = target(next_key);
     let other = other_key.and_then(target);
-    let work = read_work(reader, kind, node, &mut fields);
+    let work = read_work(reader, kind, node);
     if let (Some(OpWork::Split(_)), Some(_)) = (&work, &next) {
         reader.say(
             name.span,
@@ -200,7 +200,7 @@ fn read_op(reader: FieldReader<'_>, name: &MapKey, node: &YamlNode) -> Option<Op
     Some(OpDecl { name: name.clone(), work: work?, next, other })
 }
 
-fn read_work(reader: FieldReader<'_>, kind: &MapKey, node: &YamlNode, _: &mut Fields<'_>) -> Option<OpWork> {
+fn read_work(reader: FieldReader<'_>, kind: &MapKey, node: &YamlNode) -> Option<OpWork> {
     let what = format!("`{}`", kind.name);
     Some(match kind.name.as_str() {
         "run" => OpWork::Run(reader.text(node, &what)?),

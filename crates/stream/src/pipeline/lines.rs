@@ -64,7 +64,8 @@ impl<T> StdinLines<T> {
 
     /// Returns the lines of an input that a thread opens and reads.
     pub fn of(decoder: LineDecoder<T>, open: impl FnOnce() -> Box<dyn BufRead> + Send + 'static) -> Self {
-        let input = BufferedInput { from: InputState::Closed(Box::new(open)), lines: VecDeque::new(), start: 0 };
+        let input =
+            BufferedInput { from: InputState::Closed(Box::new(open)), lines: VecDeque::new(), start: 0, end: 0 };
         StdinLines { decoder, out_of_order_ms: 0, input: Arc::new(Mutex::new(input)) }
     }
 
@@ -85,25 +86,34 @@ enum InputState {
 struct BufferedInput {
     from: InputState,
     lines: VecDeque<Vec<u8>>,
-    /// The offset of the first of the lines.
+    /// The offset of the first of the lines, and the one behind the last.
     start: u64,
+    end: u64,
 }
 
 impl BufferedInput {
     /// Returns the line at an offset; `Pending` and `Ended` if there is none.
     fn line_at(&mut self, offset: u64) -> Result<NextRecord<Vec<u8>>> {
-        let mut at = self.start;
-        for line in &self.lines {
+        // Mostly the next line is asked for: only one that is read again is searched for.
+        let mut at = if offset == self.end { offset } else { self.start };
+        for line in self.lines.iter().filter(|_| offset != self.end) {
             if at == offset {
                 return Ok(NextRecord::Record(line.clone(), EventTime::MIN));
             }
             at += line.len() as u64;
         }
         loop {
+            if at > offset {
+                return Err(other_input(offset));
+            }
             let Some(line) = self.receive()? else {
-                let has_ended = matches!(self.from, InputState::Ended);
-                return Ok(if has_ended { NextRecord::Ended } else { NextRecord::Pending });
+                return match self.from {
+                    InputState::Ended if at < offset => Err(other_input(offset)),
+                    InputState::Ended => Ok(NextRecord::Ended),
+                    InputState::Open(_) | InputState::Closed(_) => Ok(NextRecord::Pending),
+                };
             };
+            self.end += line.len() as u64;
             self.lines.push_back(line.clone());
             if at == offset {
                 return Ok(NextRecord::Record(line, EventTime::MIN));
@@ -136,6 +146,13 @@ impl BufferedInput {
             self.lines.pop_front();
         }
     }
+}
+
+/// No line begins where the last process stopped: reading on would skip or repeat records.
+fn other_input(offset: u64) -> Error {
+    Error::other(format!(
+        "byte {offset} of the input, where it goes on, begins no line: it is not the input that was read before"
+    ))
 }
 
 /// Reads lines on a thread of their own, because reading standard input may wait for ever.
@@ -250,6 +267,15 @@ mod tests {
         assert_eq!(wait(&mut *reader).unwrap(), NextRecord::Ended);
         let mut resumed = numbers("1\n?\n3\n4").open(0, Some(&6u64.to_be_bytes())).unwrap();
         assert_eq!(wait(&mut *resumed).unwrap(), record(4));
+    }
+
+    #[test]
+    fn another_input_than_before_is_refused_where_it_should_go_on() {
+        for other in ["100\n4\n", "1\n"] {
+            let mut reader = numbers(other).open(0, Some(&3u64.to_be_bytes())).unwrap();
+            let error = wait(&mut *reader).unwrap_err().to_string();
+            assert!(error.contains("not the input that was read before"), "{other:?}: {error}");
+        }
     }
 
     #[test]

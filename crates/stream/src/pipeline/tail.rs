@@ -16,8 +16,8 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{File, Metadata},
-    io::{BufReader, Error, Read, Result, Seek, SeekFrom},
-    os::unix::fs::MetadataExt,
+    io::{BufReader, Error, ErrorKind, Read, Result, Seek, SeekFrom},
+    os::unix::fs::{DirEntryExt, MetadataExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -118,6 +118,13 @@ fn named(path: &Path) -> impl Fn(Error) -> Error {
     move |error| Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
+fn unless_gone<T>(found: Result<T>) -> Result<Option<T>> {
+    match found {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
+}
+
 impl TailedFile {
     /// Opens a file at its beginning.
     fn open(path: &Path) -> Result<Self> {
@@ -210,29 +217,35 @@ impl<T: StreamData> StreamSource for FollowedFiles<T> {
     }
 }
 
-/// Finds a file again: at its path, or, if it was renamed, beside it.
+/// Finds a file again: at its path, or, if it was renamed, beside it. One that was removed, or moved to where it is not
+/// looked for, is left out: its other lines are not read.
 fn find(position: &FilePosition) -> Result<Option<TailedFile>> {
-    let is_it = |path: &Path| path.metadata().is_ok_and(|metadata| id_of(&metadata) == position.id);
-    let path = match is_it(&position.path) {
-        true => Some(position.path.clone()),
-        false => {
-            let directory = position.path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            let entries = std::fs::read_dir(directory.unwrap_or(Path::new("."))).ok();
-            entries.into_iter().flatten().flatten().map(|entry| entry.path()).find(|path| is_it(path))
-        }
+    let is_it = |path: &Path| -> Result<bool> {
+        let metadata = unless_gone(path.metadata()).map_err(named(path))?;
+        Ok(metadata.is_some_and(|metadata| id_of(&metadata) == position.id))
     };
-    match path {
-        Some(path) => TailedFile::open(&path)?.resume(position),
-        // Removed, or moved to where it is not looked for: its lines are gone.
-        None => Ok(None),
+    if is_it(&position.path)? {
+        return TailedFile::open(&position.path)?.resume(position);
     }
+    let directory = position.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Some(entries) = unless_gone(std::fs::read_dir(directory)).map_err(named(directory))? else { return Ok(None) };
+    for entry in entries {
+        let entry = entry.map_err(named(directory))?;
+        // The inode of an entry is known without reading it, so a neighbour that may not be read does no harm.
+        if entry.ino() == position.id.1 && is_it(&entry.path())? {
+            return TailedFile::open(&entry.path())?.resume(position);
+        }
+    }
+    Ok(None)
 }
 
 impl<T> Tailing<T> {
     /// Reads the clock, and looks for changes if it is time to; true if it did.
     fn look_if_due(&mut self) -> Result<bool> {
         self.now_ms = (self.settings.clock)();
-        let is_due = self.settings.follow && self.now_ms >= self.looked_ms.saturating_add(LOOK_MS);
+        // A clock that was set back must not put the next look off by as much.
+        let has_passed = self.now_ms < self.looked_ms || self.now_ms - self.looked_ms >= LOOK_MS;
+        let is_due = self.settings.follow && has_passed;
         if is_due {
             self.look()?;
         }
@@ -244,13 +257,15 @@ impl<T> Tailing<T> {
         self.looked_ms = self.now_ms;
         self.files.iter_mut().for_each(|file| (file.is_listed, file.is_at_end) = (false, false));
         for path in (self.settings.list)()? {
-            let Ok(id) = path.metadata().map(|metadata| id_of(&metadata)) else { continue };
+            // A file may go between the listing and this; any other failure must not make a known file a new one.
+            let Some(metadata) = unless_gone(path.metadata()).map_err(named(&path))? else { continue };
+            let id = id_of(&metadata);
             match self.files.iter().position(|file| file.at.id == id) {
                 Some(at) => (self.files[at].is_listed, self.files[at].at.path) = (true, path),
                 None if self.files.len() >= FILES_MAX => {
                     return Err(Error::other(format!("more than {FILES_MAX} files are read at a time")));
                 }
-                None => self.files.push(TailedFile::open(&path)?),
+                None => self.files.extend(unless_gone(TailedFile::open(&path))?),
             }
         }
         for file in &mut self.files {

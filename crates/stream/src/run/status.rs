@@ -58,8 +58,15 @@ pub struct StreamStatus {
 /// # Errors
 /// If the store does not answer.
 pub async fn pipelines(records: &dyn Records) -> Result<Vec<String>, StreamError> {
-    let page = records.scan(SHARD, Scan::of(keys::pipelines(), SCAN_ROWS_MAX)).await?;
-    Ok(page.rows.iter().map(|(name, _)| String::from_utf8_lossy(name.as_bytes()).into_owned()).collect())
+    let (mut names, mut after) = (Vec::new(), None);
+    loop {
+        let page = records.scan(SHARD, Scan::of(keys::pipelines(), SCAN_ROWS_MAX).after(after)).await?;
+        names.extend(page.rows.iter().map(|(name, _)| String::from_utf8_lossy(name.as_bytes()).into_owned()));
+        after = page.rows.into_iter().next_back().map(|(name, _)| name);
+        if !page.more {
+            return Ok(names);
+        }
+    }
 }
 
 /// Returns how far a pipeline is; `None` if the store has none of this name.

@@ -1,7 +1,8 @@
 //! The queries of Nexmark, an auction house, against a naive evaluation of the same events, all at once.
 //!
 //! The events are made here, in Nexmark's proportions: of fifty, one is a person, three are auctions, the others bids.
-//! Query 12 is over the time of arrival in Nexmark; here that is a time of its own that every event carries.
+//! Query 12 is over the time of arrival in Nexmark; here it is over the time of the events, as the others are, so that its
+//! result does not depend on the clock.
 
 use super::bed::{Bed, MemorySink, line, options};
 use onceflow_stream::{

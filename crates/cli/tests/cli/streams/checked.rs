@@ -187,6 +187,23 @@ sinks:
 }
 
 #[test]
+fn a_circle_through_the_other_side_of_a_join_is_reported() {
+    let bed = Bed::new();
+    bed.write(
+        "stream.yaml",
+        "stream: round
+sources: { lines: { stdin: true } }
+steps:
+  a: { from: lines, key: record.user, join: { from: b, key: record.user, window: 1m } }
+  b: { from: a, filter: \"true\" }
+sinks: { out: { from: b, file: out.jsonl } }
+",
+    );
+    let said = bed.run(&["check", "stream.yaml"]).ends(4);
+    assert!(said.stderr.contains("error[OF0160]: steps read one another in a circle"), "{}", said.stderr);
+}
+
+#[test]
 fn a_stream_is_explained_and_drawn_by_its_stages() {
     let bed = Bed::new();
     bed.write("stream.yaml", EXAMPLE);

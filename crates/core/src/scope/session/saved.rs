@@ -236,8 +236,9 @@ impl<M: Serialize + DeserializeOwned> Session<M> {
     fn derive_counts(&mut self, scope: &Scope) -> Option<()> {
         self.orders.rebuild_free();
         for (_, open) in self.orders.iter() {
-            if let OrderKind::Op(op) = open.kind {
-                self.ops.get_mut(op.at())?.active += 1;
+            match open.kind {
+                OrderKind::Op(op) => self.ops.get_mut(op.at())?.active += 1,
+                OrderKind::Cleanup(flow) => drop(scope.cleanups().get(flow as usize)?),
             }
             for trim in &open.trims {
                 self.trims.get_mut(*trim as usize)?.0 += 1;

@@ -94,9 +94,17 @@ impl ScopeHost {
                 Either::Right((None, still)) => body = still,
             }
             // The writer of the session may be another process, which cannot ring here.
-            let row = self.kernel.row(session.order(order)).await?;
-            if row.as_ref().and_then(|row| is_order_cancelled(row)).unwrap_or(true) {
-                return Ok(BodyEnd::Stopped(Stop::Cancelled));
+            match self.kernel.row(session.order(order)).await {
+                Ok(Some(row)) => match is_order_cancelled(&row) {
+                    Some(false) => {}
+                    Some(true) => return Ok(BodyEnd::Stopped(Stop::Cancelled)),
+                    None => return Err(Error::damaged("an order of a scope")),
+                },
+                Ok(None) => return Ok(BodyEnd::Stopped(Stop::Cancelled)),
+                // A body that works is not begun again for that: its lease tells if it lasts.
+                Err(error) => {
+                    tracing::warn!(%error, "failed to read whether an activity is cancelled; reading again in {} ms", self.poll_ms);
+                }
             }
         }
     }

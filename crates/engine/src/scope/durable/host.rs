@@ -196,7 +196,7 @@ impl ScopeHost {
     }
 
     async fn end_rows(&self, end: &Key) -> Result<Vec<(onceflow_core::Name, Row)>, Error> {
-        self.scan(end.group.clone(), streamed_prefix(end).as_bytes()).await
+        self.kernel.all_rows(end.group.clone(), streamed_prefix(end).as_bytes()).await
     }
 
     /// Begins to end the host, as [`ScopeHost::close`] does, and waits for nothing.

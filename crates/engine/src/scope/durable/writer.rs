@@ -12,17 +12,21 @@ use crate::{
 };
 use futures_util::future::select_all;
 use onceflow_core::{
-    Group, Key, Name, Row,
-    limits::SCAN_ROWS_MAX,
+    Key, Name, Row,
+    limits::BATCH_BYTES_MAX,
     protocol::{claim::WorkClaim, rows::read},
     scope::ScopeEvent,
 };
-use onceflow_store::{BoxFuture, records::Scan};
+use onceflow_store::BoxFuture;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
 /// Events that are taken into one batch.
 const EVENTS_AT_ONCE: usize = 64;
+
+/// Bytes of events that are taken into one batch, unless a single one has more: the batch has the messages again, as
+/// inputs of the operations that they go to.
+const EVENT_BYTES_AT_ONCE: usize = BATCH_BYTES_MAX / 4;
 
 /// A session or an activity as work of the kernel.
 pub(super) struct Claimed<'a>(pub(super) &'a WorkClaim);
@@ -67,7 +71,6 @@ impl ScopeHost {
             let now = self.kernel.records.now().await?;
             let is_due = state.next_timer().is_some_and(|due| due <= now);
             if !events.is_empty() || is_due || state.is_waiting() {
-                events.truncate(EVENTS_AT_ONCE);
                 match self.turn(job, &mut state, events, now).await? {
                     Turned::On => {}
                     Turned::Done | Turned::Lost => return Ok(()),
@@ -124,26 +127,20 @@ impl ScopeHost {
 
     /// Rows of a session whose names begin with this, in order.
     async fn rows(&self, id: SessionId, prefix: &[u8]) -> Result<Vec<(Name, Row)>, Error> {
-        self.scan(id.group(), prefix).await
-    }
-
-    /// Rows of a group whose names begin with this, in order.
-    pub(super) async fn scan(&self, group: Group, prefix: &[u8]) -> Result<Vec<(Name, Row)>, Error> {
-        let (mut found, mut after) = (Vec::new(), None);
-        loop {
-            let scan = Scan::of(group.clone(), SCAN_ROWS_MAX).prefix(prefix).after(after);
-            let page = self.kernel.records.scan(self.kernel.shard, scan).await?;
-            after = page.rows.last().map(|(name, _)| name.clone());
-            found.extend(page.rows);
-            if !page.more {
-                return Ok(found);
-            }
-        }
+        self.kernel.all_rows(id.group(), prefix).await
     }
 }
 
+/// The first events among these rows, as many as one batch takes.
 fn read_events(rows: &[(Name, Row)]) -> Result<Vec<(Name, ScopeEvent<Row>)>, Error> {
-    let events = rows.iter().filter(|(name, _)| name.as_bytes().first() == Some(&b'e'));
-    let read = |(name, row): &(Name, Row)| read(row).map(|event| (name.clone(), event));
-    events.map(read).collect::<Option<_>>().ok_or_else(|| Error::damaged("an event of a scope's session"))
+    let (mut events, mut bytes) = (Vec::new(), 0);
+    for (name, row) in rows.iter().filter(|(name, _)| name.as_bytes().first() == Some(&b'e')) {
+        bytes += row.len();
+        if events.len() == EVENTS_AT_ONCE || (bytes > EVENT_BYTES_AT_ONCE && !events.is_empty()) {
+            break;
+        }
+        let event = read(row).ok_or_else(|| Error::damaged("an event of a scope's session"))?;
+        events.push((name.clone(), event));
+    }
+    Ok(events)
 }
