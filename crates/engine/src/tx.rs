@@ -4,7 +4,7 @@
 
 use crate::{Error, shared::Shared, shared::lock};
 use bytes::Bytes;
-use onceflow_core::{Batch, Group, Key, Name, Row, Timestamp, limits::ROW_BYTES_MAX};
+use onceflow_core::{Batch, Group, Key, Name, Row, Timestamp, limits::ROW_BYTES_MAX, protocol::rows::Phase};
 use onceflow_store::records::Scan;
 use std::{
     collections::BTreeMap,
@@ -87,7 +87,10 @@ impl Tx {
     /// The run of a step goes on, so that the step is done or taken up again.
     pub(crate) async fn goes_on(&self, step: &crate::task::Step) -> Result<bool, Error> {
         let run = self.rows.shared.runs.read_run(step.run()).await?;
-        Ok(run.is_some_and(|run| run.state().phase.dispatches()))
+        let goes_on = |phase| {
+            matches!(phase, Phase::Running | Phase::Failing | Phase::Failed { .. } | Phase::Waiting | Phase::Frozen)
+        };
+        Ok(run.is_some_and(|run| goes_on(run.state().phase)))
     }
 
     /// Puts a message into the flow's outbox: it is there once the step has committed, until [`FlowRows::taken`].

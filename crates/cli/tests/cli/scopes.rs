@@ -69,6 +69,49 @@ fn killed_delivery_goes_on_where_it_was() {
     bed.run(&["fsck"]).ends(0);
 }
 
+/// The example with a drive that waits at a gate and a release that takes a while.
+fn slow_delivery() -> (Bed, Vec<String>, crate::support::Gate) {
+    let (bed, mut args) = delivery("true");
+    let flow = bed.read("flow.yaml").replace("echo \"released", "sleep 0.3; echo \"released");
+    bed.write("flow.yaml", &flow);
+    let gate = bed.gate("drive");
+    *args.last_mut().expect("arguments") = format!("drive={}", gate.shell());
+    (bed, args, gate)
+}
+
+/// The robot is released, and neither rows nor work directories are left.
+fn nothing_is_left(bed: &Bed) {
+    assert_eq!(noted(bed), ["released", "reserved"]);
+    bed.run(&["fsck", "--at-rest"]).ends(0);
+    let runs = bed.path(".onceflow/runs");
+    let left = std::fs::read_dir(&runs).map_or(0, |entries| {
+        let works = entries.flatten().map(|run| run.path().join("work"));
+        works.filter_map(|work| std::fs::read_dir(work).ok()).map(Iterator::count).sum()
+    });
+    assert_eq!(left, 0, "work directories are left in {}", runs.display());
+}
+
+#[test]
+fn cancelled_delivery_releases_its_robot_before_the_run_ends() {
+    let (bed, args, gate) = slow_delivery();
+    let child = bed.start(&words(&args));
+    gate.until_there();
+    bed.run(&["cancel", "delivery"]).ends(5);
+    bed.end(child).ends(5);
+    nothing_is_left(&bed);
+}
+
+#[test]
+fn cancel_of_a_killed_delivery_releases_its_robot() {
+    let (bed, args, gate) = slow_delivery();
+    let mut child = bed.start(&words(&args));
+    gate.until_there();
+    signal(&child, "KILL");
+    child.wait().expect("it was killed");
+    bed.run(&["cancel", "delivery"]).ends(5);
+    nothing_is_left(&bed);
+}
+
 #[test]
 fn mistakes_in_a_scope_are_told_all_at_once_with_their_places() {
     let bed = Bed::new();
