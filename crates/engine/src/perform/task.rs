@@ -311,6 +311,11 @@ pub(super) fn pause_ms(spec: &TaskSpec, failed: u32, chance: u128) -> u64 {
     longest / 2 + (chance % u128::from(longest / 2 + 1)) as u64
 }
 
+/// The rows of the flow that a step belongs to, as its transaction.
+fn tx_of(work: &Work<'_>) -> Tx {
+    Tx::new(FlowRows::new(work.shared().clone(), &work.run.header.flow))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -326,9 +331,4 @@ mod tests {
             }
         }
     }
-}
-
-/// The rows of the flow that a step belongs to, as its transaction.
-fn tx_of(work: &Work<'_>) -> Tx {
-    Tx::new(FlowRows::new(work.shared().clone(), &work.run.header.flow))
 }

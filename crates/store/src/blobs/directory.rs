@@ -72,11 +72,11 @@ impl DirectoryBlobs {
         .await
     }
 
-    /// [`Directory::open`], for a store that only processes of this machine write to: the kernel then tells that a
+    /// [`DirectoryBlobs::open`], for a store that only processes of this machine write to: the kernel then tells that a
     /// writer has ended, not a clock.
     ///
     /// # Errors
-    /// As [`Directory::open`].
+    /// As [`DirectoryBlobs::open`].
     pub async fn open_here(root: impl Into<PathBuf>) -> Result<Self, Error> {
         let directory = DirectoryBlobs::open(root).await?;
         let path = directory.layout.root.join("writers");
