@@ -145,7 +145,7 @@ pub(super) fn header() -> Header {
     }
 }
 
-/// What a task gives: its name, and what it was given. A task `s` gives two elements; `q` says whether a loop goes on.
+/// Returns the output of a task: its name, and its inputs. A task `s` gives two elements; `q` says whether a loop goes on.
 pub(super) fn given(task: &str, inputs: &[Held]) -> Outcome {
     let inputs: Vec<_> = inputs.iter().map(|held| text(held.outcome.value())).collect();
     let said = format!("{task}({})", inputs.join(","));
@@ -224,14 +224,14 @@ pub(super) fn parked(plan: &InstalledProgram, rows: &StoreState) -> Result<Vec<(
     rows.scan(Shard(0), &scan).rows.into_iter().map(read).collect()
 }
 
-/// What an output must be, by plain evaluation.
+/// Evaluates the flow plainly, to the output that a run must give.
 fn expected(plan: &InstalledProgram, output: &str) -> Outcome {
     let root = &plan.program.blocks[0];
     let at = root.outputs.iter().position(|known| known.port.name == output).expect("an output");
     evaluate(plan, 0, &[Outcome::Value(Payload::inline("input"))]).swap_remove(at)
 }
 
-/// What the outputs of a block must be.
+/// Evaluates a block plainly, to the outputs that a run of it must give.
 fn evaluate(plan: &InstalledProgram, block: u32, inputs: &[Outcome]) -> Vec<Outcome> {
     let block = &plan.program.blocks[block as usize];
     let mut made: Vec<Vec<Outcome>> = Vec::new();

@@ -127,6 +127,13 @@ impl Work<'_> {
         self.worker.alive.watch(self.taken.claim.fence, stops, whose)
     }
 
+    /// Watches over work on the step that goes on after its run was cancelled: an interrupt of the worker stops it.
+    pub(super) fn heartbeat_after_run(&self) -> Heartbeat<'_, Whose> {
+        let keys = &self.run.plan.keys;
+        let whose = Whose { run: keys.run, generation: keys.generation, ends_with_run: false };
+        self.worker.alive.watch(self.taken.claim.fence, true, whose)
+    }
+
     fn tell(&self, position: Position, what: EventKind) {
         self.shared().events.tell(position, &self.run, what);
     }
@@ -241,7 +248,7 @@ impl Work<'_> {
             self.pause_and_give_back().await?;
             return Ok(None);
         }
-        if phase == Phase::Cancelling && end_left_open(self).await?.is_none() {
+        if phase == Phase::Cancelling && !end_left_open(self).await? {
             return self.give_back().await.map(|()| None);
         }
         let park = |state: RunState| step::park(&self.run.plan, state, &self.taken, Why::NotStarted, state.phase);
