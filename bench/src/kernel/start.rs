@@ -24,7 +24,8 @@ pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<
             target: Target::AtMost(target),
         };
         report.key(&format!("start_us_of_{tasks}"), line);
-        let detail = json!({ "us": report::figures(rounds.figures(0)), "fused_us": report::figures(rounds.figures(1)) });
+        let detail =
+            json!({ "us": report::figures(rounds.figures(0)), "fused_us": report::figures(rounds.figures(1)) });
         report.detail(&format!("start_{tasks}"), detail);
     }
     Ok(())
