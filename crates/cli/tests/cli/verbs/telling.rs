@@ -316,8 +316,10 @@ fn workers_after_a_kill_names_the_command_that_resumes_the_run() {
     let workers = bed.run(&["workers"]).ends(0);
     assert!(workers.stdout.contains("1 step for a worker that attends run shop;"), "{}", workers.all());
     assert!(workers.stderr.ends_with("next: `onceflow retry shop` resumes it\n"), "{}", workers.all());
+    let retry = bed.start(&["retry", "shop"]);
+    gate.until_there();
     gate.open();
-    bed.run(&["retry", "shop"]).ends(0);
+    bed.end(retry).ends(0);
 }
 
 #[test]
