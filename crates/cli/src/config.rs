@@ -7,7 +7,7 @@ pub(crate) mod schema;
 pub(crate) mod settings;
 mod sources;
 
-pub(crate) use fill::{Retention, fill};
+pub(crate) use fill::{Retention, fill, is_said};
 pub(crate) use sources::{ByReference, SourcePolicy};
 
 use crate::{codes, exit::Exit, fault::Fault, words::nearest};

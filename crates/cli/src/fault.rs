@@ -58,6 +58,18 @@ impl Fault {
         self
     }
 
+    /// Returns the same refusal for a run that no process works on. One that was being undone stays as it is until
+    /// `cancel` finishes it, so scripts must not be told to try again later.
+    pub(crate) fn of_unattended(self, key: &str) -> Self {
+        if (self.exit, self.code) != (Exit::Busy, Some(codes::ENDED)) {
+            return self;
+        }
+        let what = format!("run `{key}` was interrupted while it was undone, and nothing else of it runs");
+        let cancel = format!("`onceflow cancel {}`", shell_word(key));
+        Fault::new(Exit::No, codes::ENDED, what)
+            .hint(format!("{cancel} finishes undoing it; then `onceflow run` of its flow begins anew"))
+    }
+
     /// Makes the error of a flow file or its inputs from their problems.
     pub(crate) fn problems(exit: Exit, problems: Problems) -> Self {
         Fault { code: None, message: problems.to_string(), hint: None, exit, problems: problems.0 }
@@ -319,16 +331,16 @@ impl From<Error> for Fault {
                 Fault::new(Exit::No, codes::RERUNS, what).hint(RERUN)
             }
             Error::Undecided { key, steps } => {
-                let again = "which must not start twice; say what became of it, or accept that it may run again";
+                let again = "which must not start twice; report its outcome, or accept that it may run again";
                 let what = format!("run `{key}` has started {}, {again}", named(&steps));
                 Fault::new(Exit::No, codes::RERUNS, what)
-                    .hint(format!("`onceflow resolve {}` says what became of it; {RERUN}", shell_word(&key)))
+                    .hint(format!("`onceflow resolve {}` reports its outcome; {RERUN}", shell_word(&key)))
             }
             Error::Busy { key } => {
                 let what = format!("run `{key}` is being cancelled or undone, and nothing else can be asked of it now");
                 let cancel = format!("`onceflow cancel {}`", shell_word(&key));
                 Fault::new(Exit::Busy, codes::ENDED, what)
-                    .hint(format!("{cancel} goes on with that, if nobody does, and waits for its end"))
+                    .hint(format!("{cancel} continues that if no process does, and waits for its end"))
             }
             Error::NotUndone { key, steps } => not_undone(&key, &steps),
             Error::Superseded { key } => {

@@ -105,7 +105,7 @@ impl Ending<'_> {
         let next =
             pending::next(self.handle.key(), &waiting).unwrap_or_else(|| format!("onceflow show {}", self.key()));
         self.next(&next);
-        data["next"] = json!(next);
+        data["next"] = json!(self.printer.on_same_store(&next));
         Ok(())
     }
 

@@ -61,6 +61,14 @@ impl std::fmt::Display for Server {
     }
 }
 
+/// Returns the text that names a store, without the password of a server.
+pub(crate) fn without_password(store: &Path) -> String {
+    match StoreUrl::parse(store) {
+        StoreUrl::Server(url) => Server(url).to_string(),
+        StoreUrl::Directory(..) => store.display().to_string(),
+    }
+}
+
 /// The directory for a store on a server: below the user's cache, by the server's address without its password.
 fn cache(server: &Server) -> PathBuf {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);

@@ -84,11 +84,12 @@ fn main() -> ExitCode {
         Err(error) => return misunderstood(&error),
     };
     let config = configured(&mut cli, &matches);
-    let printer = Printer::new(&cli.common);
+    let printer = Printer::new(&cli.common).names_store(&cli.common, |option| config::is_said(&matches, option));
     let went = config.and_then(|config| go(&cli, &config, &printer));
     match went.and_then(|exit| printer.wrote_all().map(|()| exit)) {
         Ok(exit) => exit.into(),
-        Err(fault) => {
+        Err(mut fault) => {
+            fault.hint = fault.hint.map(|hint| printer.on_same_store(&hint));
             if printer.json {
                 printer.data(&fault.to_json());
             }

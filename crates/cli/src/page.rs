@@ -67,7 +67,7 @@ fn summary(run: &Pictured) -> String {
     if last > it.started.as_ms() {
         let idle = match run.history.idle_ms {
             0 => String::new(),
-            idle => format!("; nobody was at work on it for {} of that", words::duration(idle)),
+            idle => format!("; no process worked on it for {} of that", words::duration(idle)),
         };
         facts.push(("took", format!("{}{idle}", words::duration(last - it.started.as_ms()))));
     }

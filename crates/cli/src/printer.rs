@@ -3,6 +3,7 @@
 //! Text from steps, files and keys never controls a terminal: messages to people have its control characters shown, and
 //! only our own colours become escape sequences, as the last step before writing. Data is exact.
 
+mod same_store;
 mod visible;
 
 pub(crate) use visible::name;
@@ -35,6 +36,8 @@ pub(crate) struct Printer {
     is_stdout_terminal: bool,
     /// Progress bars, if some are drawn: messages of every clone have to go above them.
     bars: Arc<RwLock<Option<MultiProgress>>>,
+    /// The options that named the store on this command line: commands that are proposed get them too.
+    same_store: Arc<str>,
     /// The first error of writing data, if there was one.
     unwritten: Arc<OnceLock<io::Error>>,
 }
@@ -74,8 +77,19 @@ impl Printer {
             live,
             is_stdout_terminal: std::io::stdout().is_terminal(),
             bars: Arc::default(),
+            same_store: Arc::from(""),
             unwritten: Arc::default(),
         }
+    }
+
+    /// Makes proposed commands, also those of clones, name the store by the options that this command line has.
+    pub(crate) fn names_store(self, common: &Common, is_said: impl Fn(&str) -> bool) -> Self {
+        Printer { same_store: same_store::options(common, is_said).into(), ..self }
+    }
+
+    /// Returns a message with the options that named the store in the commands that it proposes.
+    pub(crate) fn on_same_store(&self, message: &str) -> String {
+        same_store::add(&self.same_store, message)
     }
 
     /// Returns a printer for text on stdout: with colours only if stdout is a terminal, or colours were asked for.
@@ -122,7 +136,7 @@ impl Printer {
 
     /// Prints what to do next, as the last line.
     pub(crate) fn next(&self, line: impl AsRef<str>) {
-        self.say(format!("{} {}", self.ink(Ink::Dim, "next:"), line.as_ref()));
+        self.say(format!("{} {}", self.ink(Ink::Dim, "next:"), self.on_same_store(line.as_ref())));
     }
 
     /// Prints text for people on stdout.

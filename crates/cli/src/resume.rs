@@ -90,7 +90,8 @@ impl Resume<'_> {
         let handle = worker.engine.find(&self.key).await?;
         if let Err(error) = handle.retry(self.only.as_deref()).await {
             worker.close().await?;
-            return Err(error.into());
+            let fault = Fault::from(error);
+            return Err(if is_shared { fault } else { fault.of_unattended(&self.key) });
         }
         if self.args.no_wait {
             worker.close().await?;

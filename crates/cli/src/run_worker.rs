@@ -150,7 +150,7 @@ impl RunWorker {
                 why = engine.until_store_full() => {
                     // Without room, steps would be retried in vain again and again.
                     if let Err(error) = engine.interrupt().await {
-                        tracing::debug!(%error, "steps that were done last may have to be done again");
+                        tracing::debug!(%error, "failed to close the worker; the steps done last may run again");
                     }
                     Err(Fault::full(why))
                 }

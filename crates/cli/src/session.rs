@@ -120,8 +120,11 @@ impl Who {
 
 /// The class of the steps of a run that only the process which attends it takes.
 pub(crate) fn own_class(key: &str) -> String {
-    format!("run/{key}")
+    format!("{OWN}{key}")
 }
+
+/// The beginning of the class of steps that only the process which attends their run takes; its key follows.
+pub(crate) const OWN: &str = "run/";
 
 /// The class of steps of flow files that any worker takes; labels follow, each after a `+`.
 pub(crate) const ANY: &str = "flow";

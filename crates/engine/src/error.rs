@@ -85,7 +85,7 @@ pub enum Error {
     },
     /// The outcome of started at-most-once steps is not known, and the new plan would run them again.
     #[error(
-        "run `{key}` has started {}, which must not start twice; say what became of it, or accept that it may run again",
+        "run `{key}` has started {}, which must not start twice; report its outcome, or accept that it may run again",
         steps.join(", ")
     )]
     Undecided {
@@ -106,7 +106,7 @@ pub enum Error {
     /// ([`Handle::retry`](crate::Handle::retry)), resolved ([`Handle::resolve`](crate::Handle::resolve)) or given up
     /// ([`Handle::abandon`](crate::Handle::abandon)).
     #[error(
-        "run `{key}` could not be undone: {}; try that again, say what became of it, or give it up",
+        "run `{key}` could not be undone: {}; try that again, report its outcome, or give it up",
         failures(steps)
     )]
     NotUndone {

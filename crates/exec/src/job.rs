@@ -95,7 +95,7 @@ pub(crate) fn input(spec: &TaskSpec, at: usize, data: Data) -> Result<PortValue,
     let port = &spec.inputs[at];
     PortValue::from_data(data, &port.ty).map_err(|wrong| {
         let wrong = wrong.inside(&format!(".{}", port.name.replace('-', ".")));
-        codes::failure(codes::INPUT_TYPE, format!("an input is no value of its type: {wrong}")).finally()
+        codes::failure(codes::INPUT_TYPE, format!("an input is not a value of its type: {wrong}")).finally()
     })
 }
 
@@ -324,7 +324,7 @@ impl Drop for InterruptionReport<'_> {
 pub(crate) fn give(value: PortValue, port: &Port) -> Result<Data, Failure> {
     value.into_data(&port.ty).map_err(|wrong| {
         let wrong = wrong.inside(&format!(".{}", port.name));
-        codes::failure(codes::OUTPUT_VALUE, format!("an output is no value of its type: {wrong}"))
+        codes::failure(codes::OUTPUT_VALUE, format!("an output is not a value of its type: {wrong}"))
     })
 }
 

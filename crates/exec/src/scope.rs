@@ -88,7 +88,7 @@ fn outputs(spec: &TaskSpec, action: &ScopeAction, ended: DurableEnd) -> Result<V
             (None, None) => result.clone(),
         };
         let value = PortValue::from_json(value, &port.ty).map_err(|wrong| {
-            codes::failure(codes::OUTPUT_VALUE, format!("output `{}` is no value of its type: {wrong}", port.name))
+            codes::failure(codes::OUTPUT_VALUE, format!("output `{}` is not a value of its type: {wrong}", port.name))
         })?;
         job::give(value, port)
     };

@@ -104,7 +104,7 @@ impl Options {
     fn dependency(&mut self, meta: &ParseNestedMeta<'_>) -> Result<()> {
         let output = meta.path.require_ident()?.clone();
         if self.depends.iter().any(|(known, _)| *known == output) {
-            return Err(meta.error(format!("what `{output}` depends on is said twice")));
+            return Err(meta.error(format!("the dependencies of `{output}` are given twice")));
         }
         let value = meta.value()?;
         let inputs;
@@ -123,7 +123,7 @@ fn name_of(meta: &ParseNestedMeta<'_>) -> String {
 fn once<T>(option: &mut Option<T>, meta: &ParseNestedMeta<'_>, value: T) -> Result<()> {
     match option.replace(value) {
         None => Ok(()),
-        Some(_) => Err(meta.error(format!("`{}` is said twice", name_of(meta)))),
+        Some(_) => Err(meta.error(format!("`{}` is given twice", name_of(meta)))),
     }
 }
 

@@ -163,7 +163,7 @@ pub(crate) fn plain(what: &str, signature: &Signature) -> Result<()> {
         return refuse(signature.generics.span(), "cannot be generic: workers must find its code by its name alone");
     }
     if let Some(word) = &signature.unsafety {
-        return refuse(word.span(), "cannot be unsafe: nobody is there to keep what it asks for");
+        return refuse(word.span(), "cannot be unsafe: the engine, which calls it, cannot uphold its conditions");
     }
     if let Some(abi) = &signature.abi {
         return refuse(abi.span(), "is called by the engine, not by other languages");

@@ -19,7 +19,7 @@ impl std::fmt::Display for Unused {
         if let Some((file, line)) = &self.place {
             write!(f, "{file}:{line}: ")?;
         }
-        write!(f, "step `{}` does not run: nobody reads what it gives", self.step)?;
+        write!(f, "step `{}` does not run: nothing reads its outputs", self.step)?;
         f.write_str(" (name it in `outputs`, or take away its `out`)")
     }
 }

@@ -45,7 +45,8 @@ pub(crate) enum StepWork {
         program: Arc<dyn Fn(AnyPush) -> Box<dyn StageProgram> + Send + Sync>,
     },
     Stateful {
-        /// For each input, the sender in front of the shuffle: edge, lifted.
+        /// For each input, makes the sender in front of the shuffle, from the number of its edge and whether the step
+        /// was lifted in front of the shuffle.
         senders: Vec<Arc<dyn Fn(usize, bool) -> AnyPush + Send + Sync>>,
         program: Arc<dyn Fn(AnyPush, bool) -> Box<dyn StageProgram> + Send + Sync>,
     },

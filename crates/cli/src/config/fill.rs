@@ -45,13 +45,16 @@ impl Retention {
     }
 }
 
+/// The command line gives this option, before the verb or behind it.
+pub(crate) fn is_said(matches: &ArgMatches, name: &str) -> bool {
+    let verb = matches.subcommand().map(|(_, matches)| matches);
+    let source = |matches: &ArgMatches| matches.try_contains_id(name).ok().and_then(|_| matches.value_source(name));
+    [Some(matches), verb].into_iter().flatten().any(|matches| source(matches) == Some(ValueSource::CommandLine))
+}
+
 /// Merges both ways: flags into settings, settings into flags.
 pub(crate) fn fill(cli: &mut Cli, matches: &ArgMatches, config: &mut Config) {
-    let verb = matches.subcommand().map(|(_, matches)| matches);
-    let is_said = |name: &str| {
-        let source = |matches: &ArgMatches| matches.try_contains_id(name).ok().and_then(|_| matches.value_source(name));
-        [Some(matches), verb].into_iter().flatten().any(|matches| source(matches) == Some(ValueSource::CommandLine))
-    };
+    let is_said = |name: &str| is_said(matches, name);
     common(&mut cli.common, &is_said, config);
     match &mut cli.verb {
         Verb::Run(run) => {

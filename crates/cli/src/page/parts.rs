@@ -35,7 +35,7 @@ pub(super) fn failures(run: &Pictured) -> String {
     for step in &run.unknown {
         let shown = escape(&words::step(step));
         inside.push_str(&format!(
-            "<div class=\"failure\">\n<h3>{shown}</h3>\n<p>Whether it took effect is not known: somebody must say.</p>\n{}</div>\n",
+            "<div class=\"failure\">\n<h3>{shown}</h3>\n<p>Whether it took effect is not known: an operator must report its outcome.</p>\n{}</div>\n",
             log(run, step)
         ));
     }

@@ -83,7 +83,7 @@ pub(crate) async fn attend(args: &args::Attend, location: StoreLocation, printer
     let setup = (WorkerSetup::of(args.jobs, None), "run --no-wait");
     let worker = RunWorker::open(&session, printer, setup, (&args.key, false)).await?;
     if let Some(other) = worker.attend().await? {
-        printer.say(format!("process {} attends the run", other.worker.about.pid));
+        printer.say(format!("process {} works on the run", other.worker.about.pid));
         worker.close().await?;
         return Ok(Exit::Done);
     }

@@ -65,7 +65,7 @@ pub(crate) async fn run(args: &args::Explain, location: StoreLocation, printer: 
     };
     if printer.json {
         let mut data = plan::to_json(asked.key(), explanation, known);
-        data["next"] = json!(next);
+        data["next"] = json!(printer.on_same_store(&next));
         data["notes"] = json!(found.notes);
         data["gone"] = not_again.iter().map(NotAgain::to_json).collect();
         if let Some(refused) = refused {
@@ -180,7 +180,9 @@ impl Found {
             };
         }
         let Some(mut preview) = preview else { return Ok(Found { explanation: anew(asked), ..found }) };
+        let is_alone = run.as_ref().is_some_and(|run| run.status.is_interrupted());
         let refused = preview.refused.take().map(Fault::from);
+        let refused = refused.map(|fault| if is_alone { fault.of_unattended(key) } else { fault });
         found.refused = found.refused.or(refused);
         let Some(run) = run else { return Ok(Found { explanation: preview.explanation, ..found }) };
         if run.status.is_being_undone() {

@@ -28,7 +28,7 @@ pub(crate) async fn run(args: &args::Fork, location: StoreLocation, printer: &Pr
     let run = session.run(&engine, &args.run).await?;
     // Files of inputs are needed only until they are stored in the new run.
     let scratch = Scratch::new(&session);
-    let (fork, shown) = wanted(args, &session, &engine, &run, &scratch).await?;
+    let (fork, shown) = inputs_of_fork(args, &session, &engine, &run, &scratch).await?;
     args.retention.too_long(args.keep.or(run.keep_ms), None).iter().for_each(|line| printer.say(line));
     let preview = engine.preview(Intent::Fork(run.key.clone(), fork)).await?;
     let explanation = &preview.explanation;
@@ -77,7 +77,7 @@ impl Drop for Scratch {
 }
 
 /// Returns all inputs of the new run, and their values for display.
-async fn wanted(
+async fn inputs_of_fork(
     args: &args::Fork,
     session: &Session,
     engine: &Engine,

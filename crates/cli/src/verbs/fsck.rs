@@ -95,7 +95,7 @@ pub(crate) async fn run(args: &args::Fsck, location: StoreLocation, printer: &Pr
             Exit::Done
         }
         (false, true, _) => {
-            printer.next("`onceflow fsck --repair` lets what nobody needs go");
+            printer.next("`onceflow fsck --repair` removes what nothing needs");
             Exit::No
         }
         (false, false, _) => {
@@ -150,7 +150,7 @@ fn attended(workers: &[WorkerInfo]) -> Fault {
         let (place, silent) =
             (format!("{}:{}", worker.about.host, worker.about.pid), words::duration(worker.silent_ms));
         match worker.is_alive {
-            true => format!("worker {place} is there, and gave its last sign of life {silent} ago"),
+            true => format!("worker {place} is registered, and sent its last heartbeat {silent} ago"),
             false => format!(
                 "worker {place} is silent for {silent}, and is forgotten in {} unless it gives a sign of life",
                 words::duration(worker.forgotten_in_ms())
@@ -164,7 +164,7 @@ fn attended(workers: &[WorkerInfo]) -> Fault {
     let fault = in_use(&named.join("; "));
     match workers.iter().map(WorkerInfo::forgotten_in_ms).max() {
         Some(ms) if !workers.iter().any(|worker| worker.is_alive) => fault.hint(format!(
-            "if {} gone, wait {} and try again; without `--at-rest`, what is wrong in every reading is told",
+            "if {} gone, wait {} and try again; without `--at-rest`, only problems seen in every scan are reported",
             if workers.len() == 1 { "it is" } else { "they are" },
             words::duration(ms)
         )),
@@ -174,7 +174,7 @@ fn attended(workers: &[WorkerInfo]) -> Fault {
 
 fn in_use(why: &str) -> Fault {
     Fault::new(Exit::Busy, codes::IN_USE, format!("the store is in use, so nothing is proven: {why}"))
-        .hint("stop all workers and runs first; without `--at-rest`, what is wrong in every reading is told")
+        .hint("stop all workers and runs first; without `--at-rest`, only problems seen in every scan are reported")
 }
 
 #[cfg(test)]

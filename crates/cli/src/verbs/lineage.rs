@@ -73,7 +73,7 @@ pub(crate) async fn run(args: &args::Lineage, location: StoreLocation, printer: 
     engine.stop();
     session.close().await?;
     for key in &gone {
-        printer.say(format!("run `{key}` has gone meanwhile: what it knew is not told"));
+        printer.say(format!("run `{key}` was removed meanwhile: its records are not shown"));
     }
     if found.is_empty() {
         let what = format!("no run of this store gave {} ({}…)", wanted.name, &wanted.hex[..LETTERS_MIN]);

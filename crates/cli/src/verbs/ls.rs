@@ -41,7 +41,9 @@ pub(crate) async fn run(_: &args::Ls, location: StoreLocation, printer: &Printer
         return Ok(none(printer));
     }
     if printer.json {
-        printer.pretty(&rows.iter().map(Row::to_json).chain(streams.iter().map(ListedStream::to_json)).collect());
+        printer.pretty(
+            &rows.iter().map(|row| row.to_json(printer)).chain(streams.iter().map(ListedStream::to_json)).collect(),
+        );
         return Ok(Exit::Done);
     }
     let runs = if rows.is_empty() { String::new() } else { table(&rows) };
@@ -87,10 +89,10 @@ impl Row {
         }
     }
 
-    fn to_json(&self) -> Value {
+    fn to_json(&self, printer: &Printer) -> Value {
         json!({
             "key": self.key, "id": self.id, "flow": self.flow, "status": self.status, "steps": self.steps,
-            "started_ms": self.started_ms, "ended_ms": self.ended_ms, "next": self.next,
+            "started_ms": self.started_ms, "ended_ms": self.ended_ms, "next": printer.on_same_store(&self.next),
         })
     }
 }

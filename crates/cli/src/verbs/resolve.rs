@@ -125,7 +125,7 @@ fn meant<'a>(run: &Summary, waiting: &'a [PendingStep], step: Option<&str>) -> R
         Fault::new(Exit::No, codes::NOT_WAITING, message).hint(hint)
     };
     match (waiting, step) {
-        ([], _) => Err(none(format!("no step of run `{}` waits for somebody to say what became of it", run.key))),
+        ([], _) => Err(none(format!("no step of run `{}` waits for its outcome to be reported", run.key))),
         ([one], None) => Ok(one),
         (several, None) => Err(none(format!("{} steps of run `{}` wait; say which", several.len(), run.key))),
         (several, Some(step)) => {
@@ -142,7 +142,7 @@ fn at_work(fault: Fault, begun: &[StartedStep], args: &args::Resolve) -> Fault {
         Some(begun) => {
             let step = words::step(&begun.step.address);
             let until = "once they are gone, and their lease has run out, it can be resolved";
-            fault.hint(format!("{step} was started by somebody who may still be at work on it; {until}"))
+            fault.hint(format!("{step} was started by a process that may still be at work on it; {until}"))
         }
         None => fault,
     }

@@ -27,7 +27,10 @@ pub(crate) async fn run(args: &args::Retry, location: StoreLocation, printer: &P
     let (run, waiting) = match engine.preview(Intent::Retry(run.key.clone())).await {
         Ok(Preview { run: Some(now), undecided, .. }) => (now, pending::parked(undecided)),
         Ok(_) | Err(Error::Ended { .. }) => (run, vec![]),
-        Err(error) => return Err(error.into()),
+        Err(error) => {
+            let fault = Fault::from(error);
+            return Err(if run.status.is_interrupted() { fault.of_unattended(&run.key) } else { fault });
+        }
     };
     engine.stop();
     allowed(&run, &waiting)?;
@@ -80,7 +83,7 @@ fn allowed(run: &Summary, waiting: &[PendingStep]) -> Result<(), Fault> {
         }
         RunStatus::Waiting => {
             let steps: Vec<_> = pending::unknown(waiting).iter().map(|step| words::step(step)).collect();
-            let what = format!("run `{}` waits for what became of {}", run.key, steps.join(", "));
+            let what = format!("run `{}` waits for the outcome of {}", run.key, steps.join(", "));
             let resolve = pending::resolve(&run.key, waiting);
             let hint = resolve.map_or_else(
                 || format!("`onceflow show {key}` says how it stands"),

@@ -242,7 +242,8 @@ impl Running<'_> {
             Ok(Ok(handle)) => handle,
             Ok(Err(fault)) => {
                 worker.close().await?;
-                return Err(fault);
+                // Steps of a run that is not shared are taken by this process alone: no other attends it now.
+                return Err(if is_shared { fault } else { fault.of_unattended(self.asked.key()) });
             }
             Err(exit) => {
                 worker.close().await?;
@@ -333,7 +334,7 @@ impl Running<'_> {
         // new one.
         let prepared = self.prepare(&worker.engine).await;
         worker.close().await?;
-        let preview = prepared?;
+        let preview = prepared.map_err(|fault| fault.of_unattended(self.asked.key()))?;
         let engine = self.session.idle().await?;
         let handle = self.start_as(&engine, preview).await?;
         self.note(&handle).await;

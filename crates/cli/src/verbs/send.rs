@@ -63,7 +63,7 @@ fn told(printer: &Printer, run: &Summary, args: &args::Send, step: Option<&str>)
         Some(step) => printer.say(format!("`{}` was brought to {step}", args.event)),
         None => printer.say(format!("`{}` was brought before, under this id", args.event)),
     }
-    printer.next(format!("onceflow retry {} goes on with it, if nobody does", shell_word(&run.key)));
+    printer.next(format!("onceflow retry {} resumes it, if no process works on it", shell_word(&run.key)));
     Exit::Done
 }
 

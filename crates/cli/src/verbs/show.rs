@@ -73,7 +73,7 @@ pub(crate) async fn run(args: &args::Show, location: StoreLocation, printer: &Pr
     let pid = attendant.map(|attendant| attendant.worker.about.pid);
     let shown = ShownRun { run: &run, pid, progress: &progress, asked, inputs, others, reasons, waiting: &waiting };
     if printer.json {
-        let mut data = shown.to_json();
+        let mut data = shown.to_json(printer);
         data["outputs"] = Value::Object(outputs);
         data["failures"] = failed_json(failures);
         data["failed"] = json!(run.failed.max(failures.len()));
@@ -213,7 +213,7 @@ impl ShownRun<'_> {
         self.asked.as_ref().and_then(|asked| asked["inputs"].as_object().cloned()).unwrap_or_default()
     }
 
-    fn to_json(&self) -> Value {
+    fn to_json(&self, printer: &Printer) -> Value {
         let run = self.run;
         let step = |(name, group): &(String, Group)| {
             let named = |addresses: &mut dyn Iterator<Item = &String>| -> Vec<String> {
@@ -239,7 +239,7 @@ impl ShownRun<'_> {
             "steps": self.progress.groups.iter().map(step).collect::<Vec<_>>(),
             "workers": self.others.there, "lacking": self.others.lacking,
             "silent": self.others.silent.iter().map(Silent::to_json).collect::<Vec<_>>(),
-            "not_undone": failed_json(&run.not_undone), "next": self.next(),
+            "not_undone": failed_json(&run.not_undone), "next": printer.on_same_store(&self.next()),
         })
     }
 

@@ -29,7 +29,7 @@ pub(crate) async fn run(args: &args::Watch, location: StoreLocation, printer: &P
             if printer.json {
                 printer.data(&json!({"key": run.key, "id": run.id.to_string(), "status": "interrupted"}));
             }
-            printer.say(format!("run `{}` is not finished, and nobody attends it", name(&run.key)));
+            printer.say(format!("run `{}` is not finished, and no process works on it", name(&run.key)));
             printer.next("the `onceflow run` it was started with goes on where it stopped");
             Exit::Waiting
         }

@@ -290,7 +290,7 @@ impl Answer {
                 Some(String::from("the run is being undone"))
             }
             RunStatus::Waiting if !unknown.is_empty() => {
-                Some(format!("the run waits for what became of {}", unknown.join(", ")))
+                Some(format!("the run waits for the outcome of {}", unknown.join(", ")))
             }
             RunStatus::Waiting if !events.is_empty() => Some(format!("the run waits for {}", events.join(", "))),
             RunStatus::Interrupted if !self.failed.is_empty() => Some(failed("")),

@@ -197,7 +197,7 @@ fn say(printer: &Printer, ms: u64, run: &str, what: &EventKind, took: Option<u64
         EventKind::DidUndo { address } => printer.say(format!("undone  {}", at(address))),
         EventKind::HeldUp { address, why } => printer.warn(format!("held up {}: {why}", at(address))),
         EventKind::DidLose { address } => printer.warn(format!(
-            "{}    {}: it took too long to say that it lives, so another worker has it; what it gave here is not taken",
+            "{}    {}: its heartbeats came too late, so another worker has it; its result here is dropped",
             printer.ink(Ink::Yellow, "lost"),
             at(address)
         )),

@@ -7,12 +7,13 @@ use crate::{
     housekeeping,
     location::StoreLocation,
     printer::{Printer, name},
-    session,
+    runs, session,
     session::Session,
+    verbs::ls::shell_word,
     words,
 };
 use onceflow_core::Timestamp;
-use onceflow_engine::{Backlog, WorkerInfo, WorkerStep};
+use onceflow_engine::{Backlog, RunStatus, Summary, WorkerInfo, WorkerStep};
 use serde_json::{Value, json};
 
 /// Steps of one worker that are named.
@@ -25,6 +26,7 @@ pub(crate) async fn run(_: &args::Workers, location: StoreLocation, printer: &Pr
     // The end of a process on this machine is seen at once.
     housekeeping::release_ended(&engine, &session.location).await?;
     let (workers, waits, now) = (engine.workers().await?, engine.backlog().await?, engine.now().await?);
+    let interrupted = runs::all(&engine).await?.into_iter().find(|run| run.status.is_interrupted());
     engine.stop();
     session.close().await?;
     let waits: Vec<_> = waits.into_iter().filter(|class| class.ready > 0).collect();
@@ -44,9 +46,25 @@ pub(crate) async fn run(_: &args::Workers, location: StoreLocation, printer: &Pr
     } else {
         printer.text(waits.iter().map(|class| waiting(class, now)).collect::<String>());
     }
-    let is_lacking = waits.iter().any(|class| class.workers == 0);
-    printer.next(if is_lacking { "`onceflow worker` starts one here" } else { "onceflow ls" });
+    printer.next(next(&waits, interrupted.as_ref()));
     Ok(Exit::Done)
+}
+
+/// Returns the command that brings the waiting steps on. A worker that is started by hand takes steps of shared runs
+/// only; those of other runs wait for a process that attends their run.
+fn next(waits: &[Backlog], interrupted: Option<&Summary>) -> String {
+    let shared = waits.iter().filter(|class| class.workers == 0 && class.tasks.is_empty());
+    if let Some(labels) = shared.filter_map(|class| session::labels(&class.class)).next() {
+        let labels: String = labels.iter().map(|label| format!(" --label {}", shell_word(label))).collect();
+        return format!("`onceflow worker{labels}` starts one here");
+    }
+    match interrupted {
+        Some(run) if run.status == RunStatus::UndoInterrupted => {
+            format!("`onceflow cancel {}` finishes undoing it", shell_word(&run.key))
+        }
+        Some(run) => format!("`onceflow retry {}` resumes it", shell_word(&run.key)),
+        None => String::from("onceflow ls"),
+    }
 }
 
 /// The status of a worker, in a word.
@@ -138,6 +156,10 @@ pub(crate) fn missing(class: &str, tasks: &[(String, String)]) -> String {
     match session::labels(class) {
         Some(labels) if labels.is_empty() => String::from("of any kind"),
         Some(labels) => format!("with label {}", labels.join(" and ")),
-        None => format!("that takes class `{class}`"),
+        None => match class.strip_prefix(session::OWN) {
+            Some(key) => format!("that attends run {}", name(key)),
+            None if class.is_empty() => String::from("that attends its run"),
+            None => format!("that takes class `{class}`"),
+        },
     }
 }

@@ -116,7 +116,7 @@ fn a_killed_run_is_interrupted_and_goes_on_when_it_is_run_again() {
     "#]]);
     bed.run(&["watch"]).expect(expect![[r#"
         -- stderr
-        run `copy` is not finished, and nobody attends it
+        run `copy` is not finished, and no process works on it
         next: the `onceflow run` it was started with goes on where it stopped
         -- exit 3
     "#]]);

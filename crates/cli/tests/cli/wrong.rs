@@ -78,7 +78,7 @@ outputs: { t: a.t }
     bed.run(&["check", "flow.yaml"]).expect(expect![[r#"
         -- stderr
         flow.yaml: flow `f` is sound
-        warning: flow.yaml:4: step `b` does not run: nobody reads what it gives (name it in `outputs`, or take away its `out`)
+        warning: flow.yaml:4: step `b` does not run: nothing reads its outputs (name it in `outputs`, or take away its `out`)
         next: onceflow run flow.yaml
         -- exit 0
     "#]]);

@@ -60,7 +60,7 @@ impl Handle {
                     0
                 }
                 Phase::Waiting => {
-                    let why = String::from("waits for somebody to say what became of a step");
+                    let why = String::from("waits for the outcome of a step to be reported");
                     return Err(Error::Refused { key: key(), why });
                 }
                 Phase::NotUndone { .. } => FailedUndos::of(&self.shared, &run).retry().await?,

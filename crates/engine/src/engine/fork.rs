@@ -203,7 +203,7 @@ impl Forking<'_> {
             let Some((last, _)) = page.rows.last() else { return Ok(()) };
             after = Some(last.clone());
             for (name, row) in &page.rows {
-                let memo: Memo = rows::read(row).ok_or_else(|| Error::damaged("what a step gave before"))?;
+                let memo: Memo = rows::read(row).ok_or_else(|| Error::damaged("the kept outputs of a step"))?;
                 let mut changes = Vec::new();
                 for (port, stored) in (0_u16..).zip(&memo.outputs).filter_map(|(port, out)| Some((port, stored(out)?)))
                 {

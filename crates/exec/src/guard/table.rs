@@ -69,7 +69,7 @@ impl GroupTable {
                 return Ok(GroupTable { file, path, mark: mark.to_owned(), entries: Mutex::default() });
             }
         }
-        Err(io::Error::other("others remove the table of the guard again and again"))
+        Err(io::Error::other("another process removed the guard's table each time it was written"))
     }
 
     /// Returns another handle of the same file, with the same lock, for the guard.

@@ -41,7 +41,7 @@ impl Child {
             }
             process.wait()?;
         }
-        Err(io::Error::new(io::ErrorKind::Interrupted, "it was ended before it began, again and again"))
+        Err(io::Error::new(io::ErrorKind::Interrupted, "the process was killed each time before it could execute its program"))
     }
 
     /// Its process id.

@@ -333,6 +333,6 @@ outputs: { t: inner.t }
     assert_eq!(unused, ["lost", "many", "maybe", "inner.left"]);
     let said = flow.unused[0].to_string();
     let said = said.split_once("flow.yaml:").map_or("", |(_, said)| said);
-    expect!["6: step `lost` does not run: nobody reads what it gives (name it in `outputs`, or take away its `out`)"]
+    expect!["6: step `lost` does not run: nothing reads its outputs (name it in `outputs`, or take away its `out`)"]
         .assert_eq(said);
 }

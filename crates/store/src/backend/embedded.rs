@@ -241,7 +241,7 @@ impl Embedded {
         match select(pin!(self.changed.until(|| self.link_now())), self.store.world.sleep(CHANGE_MS_MAX)).await {
             Either::Left((route, _)) => route,
             Either::Right(_) => {
-                let why = format!("its owner is gone, and nobody took over within {CHANGE_MS_MAX} ms");
+                let why = format!("its owner is gone, and no process took over within {CHANGE_MS_MAX} ms");
                 Err(Error::Unavailable(why.into()))
             }
         }

@@ -122,7 +122,7 @@ impl Error {
             return Error::of_other_length(name, wanted.len, found.len);
         }
         let why =
-            format_args!("its {} bytes should amount to {}, and amount to {}", wanted.len, wanted.digest, found.digest);
+            format_args!("the digest of its {} bytes should be {}, and is {}", wanted.len, wanted.digest, found.digest);
         Error::damaged(name, &"the store".into(), why)
     }
 

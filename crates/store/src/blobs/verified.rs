@@ -17,7 +17,7 @@ use std::{
 /// Files remembered by a process: some ten megabytes. More are forgotten, and read again when they are asked for.
 const FILES_MAX: usize = 100_000;
 
-/// Bytes of hints that are read as they are; in a longer file, those of objects that are gone are dropped first.
+/// The size up to which the file of hints is read as it is; a larger one is first rid of hints of deleted objects.
 const HINT_BYTES_PLAIN: u64 = 64 << 10;
 
 /// The `stat` facts that change whenever a file is written.

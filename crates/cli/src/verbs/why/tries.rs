@@ -144,11 +144,13 @@ fn again(last: &Try, plan: u32, attempt: u32) -> Option<String> {
         return None;
     }
     match (&last.end, &last.said) {
-        (_, Some(ReportedOutcome::Redo)) => Some(String::from("because somebody said that it did not take effect")),
+        (_, Some(ReportedOutcome::Redo)) => {
+            Some(String::from("because an operator reported that it did not take effect"))
+        }
         (End::Failed(_), _) if attempt > last.attempt => Some(format!("because try {} failed", last.number)),
         (End::Failed(_), _) | (_, Some(_)) => Some(format!("by hand, after try {} failed", last.number)),
         (End::Unsaid | End::Lost, _) => Some(String::from("because whoever ran it was gone")),
-        (End::Unknown, _) => Some(String::from("because somebody said that it did not take effect")),
+        (End::Unknown, _) => Some(String::from("because an operator reported that it did not take effect")),
         (End::Done | End::Reused | End::Waits, _) => None,
     }
 }

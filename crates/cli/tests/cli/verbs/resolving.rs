@@ -179,8 +179,8 @@ fn a_step_that_is_at_work_is_not_resolved() {
     until_line(run.stderr.as_mut().expect("it is read"), "run");
     bed.run(&["resolve", "pay", "charge", "--redo"]).expect(expect![[r#"
         -- stderr
-        error[OF0451]: no step of run `pay` waits for somebody to say what became of it
-        hint: charge was started by somebody who may still be at work on it; once they are gone, and their lease has run out, it can be resolved
+        error[OF0451]: no step of run `pay` waits for its outcome to be reported
+        hint: charge was started by a process that may still be at work on it; once they are gone, and their lease has run out, it can be resolved
         -- exit 1
     "#]]);
     gate.open();
@@ -192,7 +192,7 @@ fn resolve_done_with_outputs_lets_the_run_go_on() {
     let bed = unknown();
     bed.run(&["retry", "pay"]).expect(expect![[r#"
         -- stderr
-        error[OF0415]: run `pay` waits for what became of charge
+        error[OF0415]: run `pay` waits for the outcome of charge
         hint: `onceflow resolve pay charge --done | --redo | --fail WHY` says it
         -- exit 3
     "#]]);

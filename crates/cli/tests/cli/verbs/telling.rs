@@ -250,17 +250,25 @@ fn a_run_that_is_being_undone_will_not_run() {
         undo   note
         undo   charge
         -- stderr
-        `run` would refuse this: error[OF0414]: run `shop` is being cancelled or undone, and nothing else can be asked of it now
-        hint: `onceflow cancel shop` goes on with that, if nobody does, and waits for its end
+        `run` would refuse this: error[OF0414]: run `shop` was interrupted while it was undone, and nothing else of it runs
+        hint: `onceflow cancel shop` finishes undoing it; then `onceflow run` of its flow begins anew
         next: onceflow error OF0414
         -- exit 0
     "#]]);
     bed.run(&["run", "shop.yaml"]).expect(expect![[r#"
         -- stderr
-        error[OF0414]: run `shop` is being cancelled or undone, and nothing else can be asked of it now
-        hint: `onceflow cancel shop` goes on with that, if nobody does, and waits for its end
-        -- exit 75
+        error[OF0414]: run `shop` was interrupted while it was undone, and nothing else of it runs
+        hint: `onceflow cancel shop` finishes undoing it; then `onceflow run` of its flow begins anew
+        -- exit 1
     "#]]);
+    bed.run(&["retry", "shop"]).expect(expect![[r#"
+        -- stderr
+        error[OF0414]: run `shop` was interrupted while it was undone, and nothing else of it runs
+        hint: `onceflow cancel shop` finishes undoing it; then `onceflow run` of its flow begins anew
+        -- exit 1
+    "#]]);
+    let workers = bed.run(&["workers"]).ends(0);
+    assert!(workers.stderr.ends_with("next: `onceflow cancel shop` finishes undoing it\n"), "{}", workers.all());
     bed.run(&["why", "shop", "charge"]).expect(expect![[r#"
         -- stdout
         charge  ran, and will be undone (plan 0)
@@ -296,4 +304,42 @@ fn explain_says_that_run_would_refuse_while_another_process_works() {
     assert_eq!(new["refused"]["code"], "OF0404", "{new}");
     gate.open();
     bed.end(run).ends(0);
+}
+
+#[test]
+fn workers_after_a_kill_names_the_command_that_resumes_the_run() {
+    let bed = Bed::new();
+    let gate = bed.gate("gate");
+    shop(&bed, "true", &gate.shell());
+    bed.write("can-ship", "");
+    kill_at(&bed, &gate, &["run", "shop.yaml"], &[]);
+    let workers = bed.run(&["workers"]).ends(0);
+    assert!(workers.stdout.contains("1 step for a worker that attends run shop;"), "{}", workers.all());
+    assert!(workers.stderr.ends_with("next: `onceflow retry shop` resumes it\n"), "{}", workers.all());
+    let retry = bed.start(&["retry", "shop"]);
+    gate.until_there();
+    gate.open();
+    bed.end(retry).ends(0);
+}
+
+#[test]
+fn commands_that_are_proposed_name_the_store_that_was_named() {
+    let bed = Bed::new();
+    bed.write("one.yaml", "flow: one\nsteps:\n  s: { run: \"false\", out: { x: text } }\noutputs: { x: s.x }\n");
+    let run = bed.run(&["run", "one.yaml", "--store", "my store"]).ends(1);
+    assert!(run.stderr.contains("next: onceflow logs --store 'my store' one s"), "{}", run.all());
+    let show = bed.run(&["show", "--store", "my store"]).ends(0);
+    let again = "next: onceflow logs --store 'my store' one; then `onceflow run --store 'my store' one.yaml` goes on";
+    assert!(show.stderr.contains(again), "{}", show.all());
+    let show = bed.run(&["show", "--store", "my store", "--json"]).ends(0).json();
+    assert!(show["next"].as_str().is_some_and(|next| next.starts_with(&again[6..])), "{show}");
+    let none = bed.run(&["show", "two", "--store", "my store"]).ends(2);
+    assert!(none.stderr.contains("onceflow ls --store 'my store'"), "{}", none.all());
+    let mut from_environment = bed.command(&["show"]);
+    let shown = bed.said(from_environment.env("ONCEFLOW_STORE", "my store").output().expect("it starts")).ends(0);
+    assert!(
+        shown.stderr.contains("next: onceflow logs one;"),
+        "the environment holds for the next command: {}",
+        shown.all()
+    );
 }

@@ -119,7 +119,7 @@ impl Handle {
             let mut kept = Vec::new();
             let group = Keys::new(finished.run, finished.generation).kept;
             for (name, row) in shared.kernel.all_rows(group, b"m").await? {
-                let memo: Memo = rows::read(&row).ok_or_else(|| Error::damaged("what a step gave before"))?;
+                let memo: Memo = rows::read(&row).ok_or_else(|| Error::damaged("the kept outputs of a step"))?;
                 let mut wholes = Vec::with_capacity(memo.outputs.len());
                 for outcome in &memo.outputs {
                     wholes.push(contents.whole(outcome).await?);

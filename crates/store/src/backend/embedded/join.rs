@@ -185,7 +185,7 @@ pub(super) async fn join(store: &Arc<StoreDir>) -> Result<Joined, OpenError> {
                 return Err(OpenError::Held { dir: store.dir.clone(), holder, why });
             }
         };
-        tracing::debug!(broken, waited_ms, "the store is locked, but nobody serves it yet");
+        tracing::debug!(broken, waited_ms, "the store is locked, but no process serves it yet");
         store.world.sleep(pause_ms).await;
         waited_ms += pause_ms;
         pause_ms = (2 * pause_ms).min(RETRY_MS_MAX);

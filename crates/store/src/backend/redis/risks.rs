@@ -50,7 +50,7 @@ impl fmt::Display for Risk {
             Risk::Rewrite => {
                 "it does not sync its log while rewriting it: `CONFIG SET no-appendfsync-on-rewrite no` mends that"
             }
-            Risk::Unreadable => "it does not tell its settings, so nobody knows whether a crash loses commits",
+            Risk::Unreadable => "its settings cannot be read, so it is unknown whether a crash loses commits",
         })
     }
 }

@@ -111,7 +111,7 @@ async fn accept(shared: Arc<Shared>, listener: Arc<UnixListener>) {
                 shared.world.spawn("socket connection", Box::pin(guest));
             }
             Either::Right((Err(error), _)) => {
-                tracing::warn!(%error, "cannot accept a connection");
+                tracing::warn!(%error, "failed to accept a connection of another process; retrying in {ACCEPT_RETRY_MS} ms");
                 shared.world.sleep(ACCEPT_RETRY_MS).await;
             }
         }

@@ -80,7 +80,7 @@ impl Objects {
                 Err(error) => return Err(self.nothing_yet(&error)),
             }
         }
-        Err(Error::unavailable(&self.place, format_args!("somebody else is writing object {name}")))
+        Err(Error::unavailable(&self.place, format_args!("another process is writing object {name}")))
     }
 
     async fn send(

@@ -111,7 +111,7 @@ impl fmt::Display for Finding {
             Finding::NotDue(edge, at) => write!(f, "lease {edge} ends at {at}, but the index does not say so"),
             Finding::NoLease(edge, at) => write!(f, "the index says that {edge} ends at {at}, but no lease does"),
             Finding::NotSealed(list, prefix) => write!(f, "list {list} owns {prefix:?}, which is not sealed"),
-            Finding::NoOwner(prefix) => write!(f, "prefix {prefix:?} is sealed, but nobody owns it"),
+            Finding::NoOwner(prefix) => write!(f, "prefix {prefix:?} is sealed, but it has no owner"),
             Finding::ReleasedTooEarly(prefix) => {
                 write!(f, "prefix {prefix:?} is to be released, but its list is there")
             }

@@ -270,7 +270,7 @@ async fn an_index_row_for_an_element_that_holds_its_bytes() {
 
 #[tokio::test]
 async fn fsck_finds_elements_without_an_owner() {
-    finds("leak: prefix list is sealed, but nobody owns it", async |bed| {
+    finds("leak: prefix list is sealed, but it has no owner", async |bed| {
         bed.values.update(Update::new().clear(&root("L"))).await.unwrap();
         change(bed, |batch| batch.delete(key("values", "l")).delete(key("values.zero", "l"))).await;
     })
