@@ -245,6 +245,70 @@ sinks: {{ out: {{ from: twice, file: out.jsonl }} }}
     assert_eq!(shown["stages"][0]["skipped"], json!(1));
 }
 
+const NUMBERS: &str = "stream: numbers
+sources: { n: { file: \"*.in\", format: text } }
+sinks: { out: { from: n, file: out.txt, format: text } }
+";
+
+#[test]
+fn a_file_that_the_stream_did_not_write_is_refused_and_left_as_it_is() {
+    let bed = Bed::new();
+    bed.write("stream.yaml", NUMBERS);
+    bed.write("a.in", "1\n2\n");
+    bed.write("out.txt", "precious\n");
+    bed.run(&["run", "stream.yaml"]).expect(expect![[r#"
+        -- stderr
+        error[OF0460]: to out: [dir]/out.txt holds 9 bytes that this stream did not write: the file is left as it is; move it away, or name another file
+        hint: what was done is kept; the same command goes on from there
+        -- exit 1
+    "#]]);
+    assert_eq!(bed.read("out.txt"), "precious\n");
+    std::fs::rename(bed.path("out.txt"), bed.path("kept.txt")).expect("a file");
+    bed.run(&["run", "stream.yaml"]).ends(0);
+    assert_eq!(bed.read("out.txt"), "1\n2\n");
+    bed.write("out.txt", "1\nedited\n");
+    bed.run(&["run", "stream.yaml", "--new"]).expect(expect![[r#"
+        -- stderr
+        error[OF0460]: [dir]/out.txt holds bytes that stream `numbers` did not write, so it is not replaced
+        hint: nothing was changed; move the file away, or name another one
+        -- exit 1
+    "#]]);
+    assert_eq!(bed.read("out.txt"), "1\nedited\n");
+    bed.write("out.txt", "1\n2\n");
+    bed.write("a.in", "3\n");
+    bed.run(&["run", "stream.yaml", "--new"]).ends(0);
+    assert_eq!(bed.read("out.txt"), "3\n");
+}
+
+#[test]
+fn a_killed_stream_rests_at_once_and_compressed_files_are_read_but_not_followed() {
+    let bed = Bed::new();
+    let follow = NUMBERS.replace(
+        "format: text } }\nsinks: {",
+        "follow: true, format: text } }\nsinks: { seen: { from: n, stdout: true, format: text },",
+    );
+    bed.write("stream.yaml", &follow);
+    bed.write("a.in", "1\n2\n");
+    let mut child = bed.start(&["run", "stream.yaml"]);
+    until_line(child.stdout.as_mut().expect("a pipe"), "2");
+    assert!(bed.run(&["show", "numbers"]).ends(0).stdout.contains("is at work in 1 worker"));
+    child.kill().expect("it is still at work");
+    child.wait().expect("it was killed");
+    let shown = bed.run(&["show", "numbers"]).ends(0).stdout;
+    assert!(shown.contains("stream numbers rests"), "{shown}");
+    let packed = std::process::Command::new("gzip").args(["-c", "a.in"]).current_dir(bed.path("")).output();
+    std::fs::write(bed.path("b.in"), packed.expect("gzip").stdout).expect("a file");
+    let refused = bed.run(&["run", "stream.yaml"]).ends(1).stderr;
+    assert!(refused.contains("b.in is compressed") && refused.contains("cannot be followed"), "{refused}");
+    bed.run(&["rm", "numbers", "--yes"]).ends(0);
+    bed.write("stream.yaml", &NUMBERS.replace("out.txt", "both.txt"));
+    bed.run(&["run", "stream.yaml"]).ends(0);
+    let both = bed.read("both.txt");
+    let mut lines: Vec<_> = both.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["1", "1", "2", "2"]);
+}
+
 #[test]
 fn a_changed_stream_is_refused_until_it_has_a_name_of_its_own() {
     let bed = Bed::new();
@@ -264,8 +328,13 @@ sinks: {{ out: {{ from: c, file: out.jsonl }} }}
         let said = bed.run(&["run", "stream.yaml"]).ends(1);
         assert!(said.stderr.contains("OF0461") && said.stderr.contains("--key NAME"), "{}", said.stderr);
     }
+    let said = bed.run(&["run", "stream.yaml", "--key", "other"]).ends(1);
+    assert!(said.stderr.contains("bytes that this stream did not write"), "{}", said.stderr);
+    assert_eq!(lines(&bed, "out.jsonl"), [json!({"end": 60000, "n": 10, "start": 0})], "the results of the first stay");
+    bed.run(&["rm", "other", "--yes"]).ends(0);
+    bed.write("stream.yaml", &bed.read("stream.yaml").replace("out.jsonl", "other.jsonl"));
     bed.run(&["run", "stream.yaml", "--key", "other"]).ends(0);
-    assert_eq!(lines(&bed, "out.jsonl"), [json!({"end": 60000, "m": 10, "n": 9, "start": 0})]);
+    assert_eq!(lines(&bed, "other.jsonl"), [json!({"end": 60000, "m": 10, "n": 9, "start": 0})]);
     assert_eq!(bed.run(&["run", "stream.yaml", "-i", "a=b"]).code, 2);
     bed.run(&["ls"]).ends(0).expect(expect![[r#"
         -- stdout
