@@ -171,17 +171,38 @@ pub(crate) fn scene(stream: &LoadedStream) -> Scene {
     Scene::of_stream(&stream.name, &stream.parts(), |name| planned.stage_of(name))
 }
 
+/// The commands that take streams.
+pub(crate) const VERBS: &str =
+    "`check`, `explain`, `graph`, `run`, `show`, `ls` and `rm` take streams; Ctrl-C stops one";
+
+/// Returns the name of the stream that a word means: the one in a stream file, or the word itself.
+fn name_of(word: &str) -> Result<String, Fault> {
+    let path = Path::new(word);
+    let named = if path.is_file() { read(path)?.map(|stream| stream.name) } else { None };
+    Ok(named.unwrap_or_else(|| word.to_owned()))
+}
+
+/// Returns the fault of a command that needs a run and was given a stream; `None` if the word means no stream.
+///
+/// # Errors
+/// If the store does not answer.
+pub(crate) async fn is_no_run(word: &str, session: &Session) -> Result<Option<Fault>, Fault> {
+    // A stream file with mistakes is a stream file, too.
+    let is_file = is_stream(Path::new(word));
+    let is_known = || async { onceflow_stream::pipelines(&*session.store.records()).await };
+    if !is_file && !is_known().await?.iter().any(|name| name == word) {
+        return Ok(None);
+    }
+    let message = format!("`{word}` is a stream, and this command takes runs of flows only");
+    Ok(Some(Fault::new(Exit::Usage, codes::NO_RUN, message).hint(VERBS)))
+}
+
 /// Shows the stream that a word names, by its file or its name; `None` if there is none in the store.
 ///
 /// # Errors
 /// If the store does not answer.
 pub(crate) async fn show(word: &str, session: &Session, printer: &Printer) -> Result<Option<Exit>, Fault> {
-    let path = Path::new(word);
-    let name = match path.is_file() {
-        true => read(path)?.map(|stream| stream.name),
-        false => None,
-    };
-    let name = name.unwrap_or_else(|| word.to_owned());
+    let name = name_of(word)?;
     let records = session.store.records();
     let status = onceflow_stream::status(&*records, &name, Some(&locks(session))).await?;
     let Some(status) = status else { return Ok(None) };
@@ -232,7 +253,8 @@ pub(crate) async fn list(session: &Session) -> Result<Vec<ListedStream>, Fault> 
 /// # Errors
 /// If it is at work, or the store does not answer.
 pub(crate) async fn remove(args: &args::Rm, session: &Session, printer: &Printer) -> Result<Option<Exit>, Fault> {
-    let (name, records) = (args.run.as_str(), session.store.records());
+    let (name, records) = (name_of(&args.run)?, session.store.records());
+    let name = name.as_str();
     let Some(status) = onceflow_stream::status(&*records, name, Some(&locks(session))).await? else { return Ok(None) };
     let what = format!("stream `{name}` {}: remove it and its state", state(&status));
     if args.sure.dry_run {

@@ -310,6 +310,44 @@ fn a_killed_stream_rests_at_once_and_compressed_files_are_read_but_not_followed(
 }
 
 #[test]
+fn commands_that_take_runs_say_so_when_they_are_given_a_stream() {
+    let bed = Bed::new();
+    bed.write("stream.yaml", NUMBERS);
+    bed.write("a.in", "1\n");
+    bed.run(&["run", "stream.yaml"]).ends(0);
+    // A run whose name begins like the stream's must not be taken for it.
+    bed.write("flow.yaml", "flow: f\nsteps:\n  a: { run: echo hi, out: { x: text } }\noutputs: { x: a.x }\n");
+    bed.run(&["run", "flow.yaml", "--key", "numbers-2"]).ends(0);
+    let verbs: [&[&str]; 13] = [
+        &["cancel", "--yes"],
+        &["retry"],
+        &["watch"],
+        &["why", "out"],
+        &["logs"],
+        &["du"],
+        &["timeline"],
+        &["report"],
+        &["send", "event"],
+        &["resolve", "out", "--redo"],
+        &["export", "out.tar"],
+        &["diff", "numbers-2"],
+        &["fork", "--key", "other"],
+    ];
+    for verb in verbs {
+        for word in ["numbers", "stream.yaml"] {
+            let said = bed.run(&[&verb[..1], &[word], &verb[1..]].concat());
+            assert_eq!(said.code, 2, "{verb:?}: {}", said.stderr);
+            assert!(said.stderr.contains(&format!("`{word}` is a stream")), "{verb:?} {word}: {}", said.stderr);
+            assert!(said.stderr.contains("`rm` take streams"), "{verb:?}: {}", said.stderr);
+        }
+    }
+    bed.run(&["rm", "stream.yaml", "--yes"]).ends(0);
+    bed.run(&["show", "numbers-2"]).ends(0);
+    let said = bed.run(&["show", "numbers"]).ends(0);
+    assert!(said.stdout.contains("numbers-2"), "the stream is gone, so the word stands for the run: {}", said.stdout);
+}
+
+#[test]
 fn a_changed_stream_is_refused_until_it_has_a_name_of_its_own() {
     let bed = Bed::new();
     let stream = |window: &str| {
