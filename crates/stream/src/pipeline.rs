@@ -8,6 +8,7 @@
 //! | `compile` | planned stages as programs |
 
 mod compile;
+mod content;
 pub mod lines;
 pub mod sink;
 pub mod source;

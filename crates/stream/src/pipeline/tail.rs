@@ -6,19 +6,19 @@
 //! of them is late.
 
 use super::{
-    lines::{LineDecoder, decode, read_line, watermark},
+    content::{Content, id_of, named, unless_gone},
+    lines::{LineDecoder, decode, watermark},
     source::{NextRecord, SplitReader, StreamSource},
 };
 use crate::{
     data::{self, StreamData},
     event_time::EventTime,
 };
-use flate2::read::MultiGzDecoder;
 use serde::{Deserialize, Serialize};
 use std::{
-    fs::{File, Metadata},
-    io::{BufReader, Error, ErrorKind, Read, Result, Seek, SeekFrom},
-    os::unix::fs::{DirEntryExt, MetadataExt},
+    fs::File,
+    io::{Error, Result, Seek},
+    os::unix::fs::DirEntryExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -88,60 +88,6 @@ impl<T> FollowedFiles<T> {
     }
 }
 
-/// The first bytes of a file that gzip has compressed.
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
-
-/// The content of a file.
-enum Content {
-    Plain(BufReader<File>),
-    /// Unpacked as it is read; positions are those of the unpacked bytes.
-    Gzip(BufReader<MultiGzDecoder<File>>),
-}
-
-impl Content {
-    fn of(mut file: File) -> Result<Self> {
-        let mut magic = Vec::new();
-        file.by_ref().take(2).read_to_end(&mut magic)?;
-        file.rewind()?;
-        Ok(match magic == GZIP_MAGIC {
-            true => Content::Gzip(BufReader::new(MultiGzDecoder::new(file))),
-            false => Content::Plain(BufReader::new(file)),
-        })
-    }
-
-    /// Reads on to the end of a line; false if the content ends before it.
-    fn read_line(&mut self, line: &mut Vec<u8>) -> Result<bool> {
-        match self {
-            Content::Plain(file) => read_line(file, line),
-            Content::Gzip(unpacked) => read_line(unpacked, line),
-        }
-    }
-
-    fn read_head(&mut self, length: u64) -> Result<Vec<u8>> {
-        let mut head = Vec::new();
-        match self {
-            Content::Plain(file) => file.by_ref().take(length).read_to_end(&mut head)?,
-            Content::Gzip(unpacked) => unpacked.by_ref().take(length).read_to_end(&mut head)?,
-        };
-        Ok(head)
-    }
-
-    /// Goes to a position, from behind a beginning of this length that was read; false if the content ends before it.
-    fn go_to(&mut self, offset: u64, head: u64) -> Result<bool> {
-        match self {
-            Content::Plain(file) => {
-                let is_there = file.get_ref().metadata()?.len() >= offset;
-                file.seek(SeekFrom::Start(offset))?;
-                Ok(is_there)
-            }
-            Content::Gzip(unpacked) => {
-                let skipped = offset.saturating_sub(head);
-                Ok(std::io::copy(&mut unpacked.by_ref().take(skipped), &mut std::io::sink())? == skipped)
-            }
-        }
-    }
-}
-
 /// A file, and how far it was read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct FilePosition {
@@ -165,21 +111,6 @@ struct TailedFile {
     is_listed: bool,
 }
 
-fn id_of(metadata: &Metadata) -> (u64, u64) {
-    (metadata.dev(), metadata.ino())
-}
-
-fn named(path: &Path) -> impl Fn(Error) -> Error {
-    move |error| Error::new(error.kind(), format!("{}: {error}", path.display()))
-}
-
-fn unless_gone<T>(found: Result<T>) -> Result<Option<T>> {
-    match found {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        found => found.map(Some),
-    }
-}
-
 impl TailedFile {
     /// Opens a file at its beginning.
     fn open(path: &Path) -> Result<Self> {
@@ -196,10 +127,6 @@ impl TailedFile {
             resting_since: None,
             is_listed: true,
         })
-    }
-
-    fn is_compressed(&self) -> bool {
-        matches!(self.content, Content::Gzip(_))
     }
 
     /// Takes up a position, if this is the file that it belongs to.
@@ -328,7 +255,7 @@ impl<T> Tailing<T> {
                 }
                 None => {
                     let opened = unless_gone(TailedFile::open(&path))?;
-                    if self.settings.follow && opened.as_ref().is_some_and(TailedFile::is_compressed) {
+                    if self.settings.follow && opened.as_ref().is_some_and(|file| file.content.is_compressed()) {
                         return Err(Error::other(format!(
                             "{} is compressed: only whole compressed files can be read, so they cannot be followed",
                             path.display()
