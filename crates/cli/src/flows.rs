@@ -50,6 +50,10 @@ pub(crate) fn load(path: &Path, store: &Path, verify: bool) -> Result<(LoadedFlo
 /// # Errors
 /// All problems of the flow file.
 pub(crate) fn read(path: &Path) -> Result<LoadedFlow, Fault> {
+    if onceflow_spec::is_stream(path) {
+        let message = format!("{} is a stream file, and this command takes flow files only", path.display());
+        return Err(Fault::usage(message).hint(crate::streams::VERBS));
+    }
     onceflow_spec::load(path, &LoadOptions::default()).map_err(|problems| {
         // A path that leads to no file is an error of usage; any other problem is one of the flow.
         let exit = if path.exists() && !path.is_dir() { Exit::Flow } else { Exit::Usage };

@@ -1,6 +1,6 @@
 //! An open store for a command: its directory or server, the store there, and an engine on it.
 
-use crate::{event_log, fault::Fault, housekeeping, location::StoreLocation, printer::Printer, runs};
+use crate::{event_log, fault::Fault, housekeeping, location::StoreLocation, printer::Printer, runs, streams};
 use onceflow_core::model::{CheckedFlow, task::DEFAULT_CLASS};
 use onceflow_engine::{Engine, Options, Summary};
 use onceflow_store::{Store, world::RealWorld};
@@ -56,12 +56,19 @@ impl Session {
         Ok(Engine::open(&self.store, options).await?)
     }
 
-    /// Returns the run that a word names.
+    /// Returns the run that a word names. The name of a stream is no beginning of a run's name, so that `rm` does not
+    /// remove the run `clicks-2` where the stream `clicks` was meant.
     ///
     /// # Errors
-    /// If the word names none, or several.
+    /// If the word names none, or several, or a stream.
     pub(crate) async fn run(&self, engine: &Engine, word: &str) -> Result<Summary, Fault> {
-        runs::named(runs::all(engine).await?, word)
+        let all = runs::all(engine).await?;
+        if !all.iter().any(|run| run.key == word)
+            && let Some(fault) = streams::is_no_run(word, self).await?
+        {
+            return Err(fault);
+        }
+        runs::named(all, word)
     }
 
     /// Reclaims values and directories that nothing needs, for a moment at most, then leaves the store. For commands

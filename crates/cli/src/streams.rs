@@ -16,7 +16,10 @@ use onceflow_spec::{LoadedStream, is_stream, load_stream};
 use onceflow_store::{World, world::RealWorld};
 use onceflow_stream::{Counts, EventTime, Pipeline, StageStatus, StreamError, StreamStatus, pipeline::tail::Clock};
 use serde_json::{Value, json};
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// Reads a stream file; `None` if the file is none.
 ///
@@ -77,9 +80,9 @@ async fn run_in(args: &args::Run, stream: &LoadedStream, session: &Session, prin
     let (name, records) = (stream.name.as_str(), session.store.records());
     let word = shell_word(name);
     if args.flow.new {
-        onceflow_stream::remove(&*records, name).await?;
+        begin_anew(stream, session, printer).await?;
     }
-    let before = onceflow_stream::status(&*records, name).await?;
+    let before = onceflow_stream::status(&*records, name, Some(&locks(session))).await?;
     match &before {
         Some(StreamStatus { has_ended: true, .. }) => {
             printer.say(format!("stream `{name}` has ended before; `--new` runs it from the beginning"));
@@ -87,7 +90,7 @@ async fn run_in(args: &args::Run, stream: &LoadedStream, session: &Session, prin
         Some(_) => printer.say(format!("stream `{name}` goes on where it was")),
         None => {}
     }
-    let (pipeline, mut signals) = (pipeline(stream), Signals::listen()?);
+    let (pipeline, mut signals) = (pipeline(stream).locks(locks(session)), Signals::listen()?);
     let mut working = pipeline.run(records.clone(), RealWorld::here());
     let (result, asked) = tokio::select! {
         result = &mut working => (result, None),
@@ -98,7 +101,7 @@ async fn run_in(args: &args::Run, stream: &LoadedStream, session: &Session, prin
         }
     };
     let result = result?;
-    if let Some(status) = onceflow_stream::status(&*records, name).await? {
+    if let Some(status) = onceflow_stream::status(&*records, name, Some(&locks(session))).await? {
         tell(name, &status, printer, true);
     }
     match (result.has_ended, asked) {
@@ -111,6 +114,38 @@ async fn run_in(args: &args::Run, stream: &LoadedStream, session: &Session, prin
             Ok(Exit::Done)
         }
     }
+}
+
+/// Returns the directory of the lock files of streams' workers on this machine.
+fn locks(session: &Session) -> PathBuf {
+    crate::executors::home(&session.location).scratch().join("streams")
+}
+
+/// Removes a stream and the files it wrote, so that it begins anew. A file that holds anything else is left, and then
+/// everything is.
+async fn begin_anew(stream: &LoadedStream, session: &Session, printer: &Printer) -> Result<(), Fault> {
+    let (name, records) = (stream.name.as_str(), session.store.records());
+    let mut written = Vec::new();
+    for bytes in onceflow_stream::sink_bytes(&*records, name).await? {
+        for (_, path) in stream.sink_files().into_iter().filter(|(sink, _)| *sink == bytes.total.sink) {
+            if !path.is_file() {
+                continue;
+            }
+            if !bytes.wrote(&path).map_err(Fault::store("read", &path))? {
+                let path = path.display();
+                let message = format!("{path} holds bytes that stream `{name}` did not write, so it is not replaced");
+                return Err(Fault::new(Exit::No, codes::STREAM_STOPPED, message)
+                    .hint("nothing was changed; move the file away, or name another one"));
+            }
+            written.push(path);
+        }
+    }
+    onceflow_stream::remove(&*records, name, Some(&locks(session))).await?;
+    for path in written {
+        std::fs::remove_file(&path).map_err(Fault::store("remove", &path))?;
+        printer.say(format!("removed {}, which the earlier stream wrote", path.display()));
+    }
+    Ok(())
 }
 
 /// Prints the stages that a stream would run as.
@@ -136,18 +171,41 @@ pub(crate) fn scene(stream: &LoadedStream) -> Scene {
     Scene::of_stream(&stream.name, &stream.parts(), |name| planned.stage_of(name))
 }
 
+/// The commands that take streams.
+pub(crate) const VERBS: &str =
+    "`check`, `explain`, `graph`, `run`, `show`, `ls` and `rm` take streams; Ctrl-C stops one";
+
+/// Returns the name of the stream that a word means: the one in a stream file, or the word itself.
+fn name_of(word: &str) -> Result<String, Fault> {
+    let path = Path::new(word);
+    let named = if path.is_file() { read(path)?.map(|stream| stream.name) } else { None };
+    Ok(named.unwrap_or_else(|| word.to_owned()))
+}
+
+/// Returns the fault of a command that needs a run and was given a stream; `None` if the word means no stream.
+///
+/// # Errors
+/// If the store does not answer.
+pub(crate) async fn is_no_run(word: &str, session: &Session) -> Result<Option<Fault>, Fault> {
+    // A stream file with mistakes is a stream file, too.
+    let is_file = is_stream(Path::new(word));
+    let is_known = || async { onceflow_stream::pipelines(&*session.store.records()).await };
+    if !is_file && !is_known().await?.iter().any(|name| name == word) {
+        return Ok(None);
+    }
+    let message = format!("`{word}` is a stream, and this command takes runs of flows only");
+    Ok(Some(Fault::new(Exit::Usage, codes::NO_RUN, message).hint(VERBS)))
+}
+
 /// Shows the stream that a word names, by its file or its name; `None` if there is none in the store.
 ///
 /// # Errors
 /// If the store does not answer.
 pub(crate) async fn show(word: &str, session: &Session, printer: &Printer) -> Result<Option<Exit>, Fault> {
-    let path = Path::new(word);
-    let name = match path.is_file() {
-        true => read(path)?.map(|stream| stream.name),
-        false => None,
-    };
-    let name = name.unwrap_or_else(|| word.to_owned());
-    let Some(status) = onceflow_stream::status(&*session.store.records(), &name).await? else { return Ok(None) };
+    let name = name_of(word)?;
+    let records = session.store.records();
+    let status = onceflow_stream::status(&*records, &name, Some(&locks(session))).await?;
+    let Some(status) = status else { return Ok(None) };
     tell(&name, &status, printer, false);
     Ok(Some(Exit::Done))
 }
@@ -183,7 +241,7 @@ pub(crate) async fn list(session: &Session) -> Result<Vec<ListedStream>, Fault> 
     let records = session.store.records();
     let mut listed = Vec::new();
     for name in onceflow_stream::pipelines(&*records).await? {
-        if let Some(status) = onceflow_stream::status(&*records, &name).await? {
+        if let Some(status) = onceflow_stream::status(&*records, &name, Some(&locks(session))).await? {
             listed.push(ListedStream { state: state(&status), name });
         }
     }
@@ -195,8 +253,9 @@ pub(crate) async fn list(session: &Session) -> Result<Vec<ListedStream>, Fault> 
 /// # Errors
 /// If it is at work, or the store does not answer.
 pub(crate) async fn remove(args: &args::Rm, session: &Session, printer: &Printer) -> Result<Option<Exit>, Fault> {
-    let (name, records) = (args.run.as_str(), session.store.records());
-    let Some(status) = onceflow_stream::status(&*records, name).await? else { return Ok(None) };
+    let (name, records) = (name_of(&args.run)?, session.store.records());
+    let name = name.as_str();
+    let Some(status) = onceflow_stream::status(&*records, name, Some(&locks(session))).await? else { return Ok(None) };
     let what = format!("stream `{name}` {}: remove it and its state", state(&status));
     if args.sure.dry_run {
         printer.say(format!("would remove stream `{name}`, which {}", state(&status)));
@@ -205,7 +264,7 @@ pub(crate) async fn remove(args: &args::Rm, session: &Session, printer: &Printer
     if !crate::asking::may(printer, args.sure, &what) {
         return Ok(Some(crate::asking::left_alone(printer)));
     }
-    onceflow_stream::remove(&*records, name).await?;
+    onceflow_stream::remove(&*records, name, Some(&locks(session))).await?;
     if printer.json {
         printer.data(&json!({"stream": name, "removed": true}));
     }

@@ -29,7 +29,8 @@ use crate::{
 };
 pub use schema::stream_schema;
 
-use check::CheckedNode;
+use check::{CheckedNode, CheckedWork};
+use declare::RecordTarget;
 use onceflow_stream::{Pipeline, pipeline::tail::Clock};
 use std::{
     fs,
@@ -75,6 +76,17 @@ impl LoadedStream {
     /// Makes its pipeline. The clock, in milliseconds since 1970, gives the time of records that have none.
     pub fn pipeline(&self, clock: Clock) -> Pipeline {
         build::pipeline(self, clock)
+    }
+
+    /// Returns the files that its sinks write, by the names of their steps in the plan.
+    pub fn sink_files(&self) -> Vec<(String, PathBuf)> {
+        let file = |node: &CheckedNode| match &node.work {
+            CheckedWork::Sink { to: RecordTarget::File(path), .. } => {
+                Some((check::sink_step(&node.name), self.base.join(&path.text)))
+            }
+            _ => None,
+        };
+        self.nodes.iter().filter_map(file).collect()
     }
 
     /// Returns its parts, each after those it reads.

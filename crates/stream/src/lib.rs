@@ -65,6 +65,7 @@ pub use run::{
     keys::Station,
     meta::Counts,
     options::{EdgeMode, StreamOptions},
+    sink_bytes::{SinkBytes, SinkTotal, sink_bytes},
     status::{StageStatus, StreamStatus, pipelines, remove, status},
     transport::{MemoryTransport, StreamMessage, Transport},
     worker::{StageCounts, StreamResult},

@@ -8,6 +8,7 @@
 //! | `compile` | planned stages as programs |
 
 mod compile;
+mod content;
 pub mod lines;
 pub mod sink;
 pub mod source;
@@ -28,7 +29,10 @@ use crate::{
 use onceflow_store::{BoxFuture, Records, World};
 use sink::StreamSink;
 use source::SourceProgram;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
 pub use typed::{KeyedStream, RecordFailure, Stream};
 
 /// The work of a step, without its types.
@@ -79,6 +83,7 @@ pub struct Pipeline {
     options: StreamOptions,
     transport: Arc<dyn Transport>,
     control: StreamControl,
+    locks: Option<PathBuf>,
 }
 
 impl Pipeline {
@@ -91,6 +96,7 @@ impl Pipeline {
             options: StreamOptions::default(),
             transport: Arc::new(MemoryTransport::default()),
             control: StreamControl::default(),
+            locks: None,
         }
     }
 
@@ -110,6 +116,13 @@ impl Pipeline {
     #[must_use]
     pub fn transport(self, transport: Arc<dyn Transport>) -> Self {
         Pipeline { transport, ..self }
+    }
+
+    /// Keeps a lock file for each worker in this directory while its process lives. So the others on this machine know at
+    /// once, and not only when a lease ends, that a worker was killed; all must name the same directory.
+    #[must_use]
+    pub fn locks(self, directory: impl Into<PathBuf>) -> Self {
+        Pipeline { locks: Some(directory.into()), ..self }
     }
 
     /// Returns the hand on its workers in this process.
@@ -136,7 +149,7 @@ impl Pipeline {
     ) -> BoxFuture<'static, Result<StreamResult, StreamError>> {
         let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (name, planned) = (self.name.clone(), self.explain());
-        let shared = (self.transport.clone(), self.control.clone());
+        let shared = (self.transport.clone(), self.control.clone(), self.locks.clone());
         let runtime = compile::compile(name, steps, &planned, self.options, shared, records, world);
         Box::pin(async move {
             let runtime = Arc::new(runtime);

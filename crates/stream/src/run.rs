@@ -29,9 +29,11 @@ pub(crate) mod meta;
 pub(crate) mod options;
 pub(crate) mod outbox;
 pub(crate) mod partition;
+pub(crate) mod sink_bytes;
 pub(crate) mod status;
 pub(crate) mod transport;
 pub(crate) mod worker;
+pub(crate) mod worker_row;
 
 pub(crate) use bundle::KEY_BYTES_MAX;
 
@@ -42,7 +44,11 @@ use layout::StageLayout;
 use onceflow_store::{Records, World};
 use options::StreamOptions;
 use partition::Program;
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
 use transport::Transport;
 
 /// Makes the program of a partition and the writers of its sinks.
@@ -57,10 +63,16 @@ pub(crate) struct Runtime {
     pub(crate) keys: StreamKeys,
     pub(crate) stages: Vec<StageLayout>,
     pub(crate) stage_names: Vec<String>,
+    /// For each stage, the names of its sinks.
+    pub(crate) sink_names: Vec<Vec<String>>,
+    /// Where the workers of this machine have their lock files, if they have any.
+    pub(crate) locks: Option<PathBuf>,
     pub(crate) options: StreamOptions,
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) build: Box<BuildProgram>,
     pub(crate) control: StreamControl,
+    /// Records of a bundle of partitions whose state did not fit a batch with as many as the options allow.
+    pub(crate) lowered_bundles: Mutex<BTreeMap<Station, usize>>,
     /// The plan this runs, to refuse another one.
     pub(crate) fingerprint: String,
 }

@@ -17,7 +17,7 @@ pub(crate) async fn run(args: &args::Du, location: StoreLocation, printer: &Prin
     let engine = session.idle().await?;
     let all = runs::all(&engine).await?;
     let only = match &args.run {
-        Some(word) => Some(runs::named(all.clone(), word)?),
+        Some(word) => Some(session.run(&engine, word).await?),
         None => None,
     };
     let usage = engine.usage().await?;

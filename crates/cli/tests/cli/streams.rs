@@ -245,6 +245,108 @@ sinks: {{ out: {{ from: twice, file: out.jsonl }} }}
     assert_eq!(shown["stages"][0]["skipped"], json!(1));
 }
 
+const NUMBERS: &str = "stream: numbers
+sources: { n: { file: \"*.in\", format: text } }
+sinks: { out: { from: n, file: out.txt, format: text } }
+";
+
+#[test]
+fn a_file_that_the_stream_did_not_write_is_refused_and_left_as_it_is() {
+    let bed = Bed::new();
+    bed.write("stream.yaml", NUMBERS);
+    bed.write("a.in", "1\n2\n");
+    bed.write("out.txt", "precious\n");
+    bed.run(&["run", "stream.yaml"]).expect(expect![[r#"
+        -- stderr
+        error[OF0460]: to out: [dir]/out.txt holds 9 bytes that this stream did not write: the file is left as it is; move it away, or name another file
+        hint: what was done is kept; the same command goes on from there
+        -- exit 1
+    "#]]);
+    assert_eq!(bed.read("out.txt"), "precious\n");
+    std::fs::rename(bed.path("out.txt"), bed.path("kept.txt")).expect("a file");
+    bed.run(&["run", "stream.yaml"]).ends(0);
+    assert_eq!(bed.read("out.txt"), "1\n2\n");
+    bed.write("out.txt", "1\nedited\n");
+    bed.run(&["run", "stream.yaml", "--new"]).expect(expect![[r#"
+        -- stderr
+        error[OF0460]: [dir]/out.txt holds bytes that stream `numbers` did not write, so it is not replaced
+        hint: nothing was changed; move the file away, or name another one
+        -- exit 1
+    "#]]);
+    assert_eq!(bed.read("out.txt"), "1\nedited\n");
+    bed.write("out.txt", "1\n2\n");
+    bed.write("a.in", "3\n");
+    bed.run(&["run", "stream.yaml", "--new"]).ends(0);
+    assert_eq!(bed.read("out.txt"), "3\n");
+}
+
+#[test]
+fn a_killed_stream_rests_at_once_and_compressed_files_are_read_but_not_followed() {
+    let bed = Bed::new();
+    let follow = NUMBERS.replace(
+        "format: text } }\nsinks: {",
+        "follow: true, format: text } }\nsinks: { seen: { from: n, stdout: true, format: text },",
+    );
+    bed.write("stream.yaml", &follow);
+    bed.write("a.in", "1\n2\n");
+    let mut child = bed.start(&["run", "stream.yaml"]);
+    until_line(child.stdout.as_mut().expect("a pipe"), "2");
+    assert!(bed.run(&["show", "numbers"]).ends(0).stdout.contains("is at work in 1 worker"));
+    child.kill().expect("it is still at work");
+    child.wait().expect("it was killed");
+    let shown = bed.run(&["show", "numbers"]).ends(0).stdout;
+    assert!(shown.contains("stream numbers rests"), "{shown}");
+    let packed = std::process::Command::new("gzip").args(["-c", "a.in"]).current_dir(bed.path("")).output();
+    std::fs::write(bed.path("b.in"), packed.expect("gzip").stdout).expect("a file");
+    let refused = bed.run(&["run", "stream.yaml"]).ends(1).stderr;
+    assert!(refused.contains("b.in is compressed") && refused.contains("cannot be followed"), "{refused}");
+    bed.run(&["rm", "numbers", "--yes"]).ends(0);
+    bed.write("stream.yaml", &NUMBERS.replace("out.txt", "both.txt"));
+    bed.run(&["run", "stream.yaml"]).ends(0);
+    let both = bed.read("both.txt");
+    let mut lines: Vec<_> = both.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["1", "1", "2", "2"]);
+}
+
+#[test]
+fn commands_that_take_runs_say_so_when_they_are_given_a_stream() {
+    let bed = Bed::new();
+    bed.write("stream.yaml", NUMBERS);
+    bed.write("a.in", "1\n");
+    bed.run(&["run", "stream.yaml"]).ends(0);
+    // A run whose name begins like the stream's must not be taken for it.
+    bed.write("flow.yaml", "flow: f\nsteps:\n  a: { run: echo hi, out: { x: text } }\noutputs: { x: a.x }\n");
+    bed.run(&["run", "flow.yaml", "--key", "numbers-2"]).ends(0);
+    let verbs: [&[&str]; 13] = [
+        &["cancel", "--yes"],
+        &["retry"],
+        &["watch"],
+        &["why", "out"],
+        &["logs"],
+        &["du"],
+        &["timeline"],
+        &["report"],
+        &["send", "event"],
+        &["resolve", "out", "--redo"],
+        &["export", "out.tar"],
+        &["diff", "numbers-2"],
+        &["fork", "--key", "other"],
+    ];
+    for verb in verbs {
+        for word in ["numbers", "stream.yaml"] {
+            let said = bed.run(&[&verb[..1], &[word], &verb[1..]].concat());
+            assert_eq!(said.code, 2, "{verb:?}: {}", said.stderr);
+            assert!(said.stderr.contains(&format!("`{word}` is a stream")), "{verb:?} {word}: {}", said.stderr);
+            assert!(said.stderr.contains("`rm` take streams"), "{verb:?}: {}", said.stderr);
+        }
+    }
+    bed.run(&["rm", "stream.yaml", "--yes"]).ends(0);
+    bed.run(&["show", "numbers-2"]).ends(0);
+    let said = bed.run(&["show", "numbers"]).ends(0);
+    assert!(said.stdout.contains("numbers-2"), "the stream is gone, so the word stands for the run: {}", said.stdout);
+}
+
 #[test]
 fn a_changed_stream_is_refused_until_it_has_a_name_of_its_own() {
     let bed = Bed::new();
@@ -264,8 +366,13 @@ sinks: {{ out: {{ from: c, file: out.jsonl }} }}
         let said = bed.run(&["run", "stream.yaml"]).ends(1);
         assert!(said.stderr.contains("OF0461") && said.stderr.contains("--key NAME"), "{}", said.stderr);
     }
+    let said = bed.run(&["run", "stream.yaml", "--key", "other"]).ends(1);
+    assert!(said.stderr.contains("bytes that this stream did not write"), "{}", said.stderr);
+    assert_eq!(lines(&bed, "out.jsonl"), [json!({"end": 60000, "n": 10, "start": 0})], "the results of the first stay");
+    bed.run(&["rm", "other", "--yes"]).ends(0);
+    bed.write("stream.yaml", &bed.read("stream.yaml").replace("out.jsonl", "other.jsonl"));
     bed.run(&["run", "stream.yaml", "--key", "other"]).ends(0);
-    assert_eq!(lines(&bed, "out.jsonl"), [json!({"end": 60000, "m": 10, "n": 9, "start": 0})]);
+    assert_eq!(lines(&bed, "other.jsonl"), [json!({"end": 60000, "m": 10, "n": 9, "start": 0})]);
     assert_eq!(bed.run(&["run", "stream.yaml", "-i", "a=b"]).code, 2);
     bed.run(&["ls"]).ends(0).expect(expect![[r#"
         -- stdout

@@ -66,7 +66,7 @@ fn expressions(description: &str) -> Value {
 
 fn source() -> Value {
     let source = object(&[
-        ("file", text("A file or a pattern, relative to this file.", None)),
+        ("file", text("A file or a pattern, relative to this file; compressed files (gzip) must be whole.", None)),
         ("follow", json!({ "type": "boolean", "description": "Wait for more lines and files instead of ending." })),
         ("idle", described(reference("duration"), "A file that is silent for so long does not hold time back; 10s.")),
         ("stdin", only_true("Standard input.")),
@@ -145,7 +145,10 @@ fn field() -> Value {
 fn sink() -> Value {
     let mut sink = object(&[
         ("from", text("What it writes: a source or a step.", None)),
-        ("file", text("A file, relative to this file; exactly once.", None)),
+        (
+            "file",
+            text("A file, relative to this file; exactly once. One that the stream did not write is refused.", None),
+        ),
         ("stdout", only_true("Standard output.")),
         ("format", format()),
     ]);

@@ -19,10 +19,13 @@ use crate::{
 };
 use onceflow_core::{Batch, Row};
 use onceflow_store::{Records, World, records::get_one};
-use std::sync::Arc;
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex},
+};
 
 /// The format of a pipeline's rows.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 /// The steps of a pipeline with their stages and edges.
 struct Compiled {
@@ -40,7 +43,7 @@ pub(super) fn compile(
     steps: Vec<StepNode>,
     planned: &StreamPlan,
     options: StreamOptions,
-    (transport, control): (Arc<dyn Transport>, StreamControl),
+    (transport, control, locks): (Arc<dyn Transport>, StreamControl, Option<PathBuf>),
     records: Arc<dyn Records>,
     world: Arc<dyn World>,
 ) -> Runtime {
@@ -69,12 +72,20 @@ pub(super) fn compile(
     let stage_name =
         |stage: &Vec<usize>| stage.iter().map(|step| steps[*step].facts.name.as_str()).collect::<Vec<_>>().join(" → ");
     let stage_names = planned.stages.iter().map(stage_name).collect();
+    let sinks_of = |stage: &Vec<usize>| {
+        let sinks = stage.iter().filter(|step| matches!(steps[**step].work, StepWork::Sink { .. }));
+        sinks.map(|step| steps[*step].facts.name.clone()).collect()
+    };
+    let sink_names = planned.stages.iter().map(sinks_of).collect();
     let states: Vec<_> = steps.iter().map(|step| step.facts.state.as_str()).filter(|state| !state.is_empty()).collect();
     let fingerprint = format!("{FORMAT} {:?} {:?} {states:?}\n{planned}", partitions, options.edges);
     let compiled = Compiled { steps, planned: planned.clone(), stages: stages.clone() };
     Runtime {
         keys: StreamKeys::new(&name),
         stage_names,
+        sink_names,
+        locks,
+        lowered_bundles: Mutex::default(),
         build: Box::new(move |station, position| compiled.build(station, position)),
         name,
         records,
@@ -145,7 +156,8 @@ impl Compiled {
 pub(super) async fn install(runtime: &Runtime) -> Result<(), StreamError> {
     let partitions = runtime.stages.iter().map(|stage| stage.partitions);
     let stages = runtime.stage_names.iter().cloned().zip(partitions).collect();
-    let installed = InstalledPlan { fingerprint: runtime.fingerprint.clone(), stages };
+    let installed =
+        InstalledPlan { fingerprint: runtime.fingerprint.clone(), stages, sinks: runtime.sink_names.clone() };
     let (keys, plan) = (&runtime.keys, Row::from(data::encode(&installed)));
     let mut batch = Batch::new(SHARD);
     batch.require_absent(keys.plan()).put(keys.plan(), plan.clone());

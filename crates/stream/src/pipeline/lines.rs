@@ -9,7 +9,7 @@ use std::{
     collections::VecDeque,
     io::{BufRead, Error, Read, Result},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
         mpsc::{Receiver, TryRecvError, sync_channel},
     },
 };
@@ -19,6 +19,9 @@ pub(crate) const LINE_BYTES_MAX: usize = 16 << 20;
 
 /// Lines of standard input that wait to be read.
 const LINES_AHEAD_MAX: usize = 4096;
+
+/// Bytes of lines of standard input that wait to be read, but for one line that may be longer.
+const BYTES_AHEAD_MAX: usize = 4 << 20;
 
 /// Makes a record and its time of a line, without its end.
 pub type LineDecoder<T> = Arc<dyn Fn(&str) -> std::result::Result<(T, EventTime), RecordFailure> + Send + Sync>;
@@ -78,8 +81,33 @@ impl<T> StdinLines<T> {
 
 enum InputState {
     Closed(Box<dyn FnOnce() -> Box<dyn BufRead> + Send>),
-    Open(Receiver<Result<Vec<u8>>>),
+    Open(Receiver<Result<Vec<u8>>>, Arc<BytesAhead>),
     Ended,
+}
+
+/// The bytes of lines that were read and not taken yet: reading goes on when there are few.
+#[derive(Default)]
+struct BytesAhead {
+    bytes: Mutex<usize>,
+    taken: Condvar,
+}
+
+impl BytesAhead {
+    fn lock(&self) -> MutexGuard<'_, usize> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until there is room, and adds a line.
+    fn add(&self, line: usize) {
+        let is_full = |bytes: &mut usize| *bytes > 0 && *bytes + line > BYTES_AHEAD_MAX;
+        let mut bytes = self.taken.wait_while(self.lock(), is_full).unwrap_or_else(PoisonError::into_inner);
+        *bytes += line;
+    }
+
+    fn take(&self, line: usize) {
+        *self.lock() -= line;
+        self.taken.notify_one();
+    }
 }
 
 /// The input, and its lines that are not committed yet: a partition that is read again gets them again.
@@ -110,7 +138,7 @@ impl BufferedInput {
                 return match self.from {
                     InputState::Ended if at < offset => Err(other_input(offset)),
                     InputState::Ended => Ok(NextRecord::Ended),
-                    InputState::Open(_) | InputState::Closed(_) => Ok(NextRecord::Pending),
+                    InputState::Open(..) | InputState::Closed(_) => Ok(NextRecord::Pending),
                 };
             };
             self.end += line.len() as u64;
@@ -127,11 +155,12 @@ impl BufferedInput {
         if let InputState::Closed(_) = &self.from
             && let InputState::Closed(open) = std::mem::replace(&mut self.from, InputState::Ended)
         {
-            self.from = InputState::Open(read_ahead(open));
+            let ahead = Arc::new(BytesAhead::default());
+            self.from = InputState::Open(read_ahead(open, ahead.clone()), ahead);
         }
-        let InputState::Open(from) = &self.from else { return Ok(None) };
+        let InputState::Open(from, ahead) = &self.from else { return Ok(None) };
         match from.try_recv() {
-            Ok(line) => line.map(Some),
+            Ok(line) => line.inspect(|line| ahead.take(line.len())).map(Some),
             Err(TryRecvError::Empty) => Ok(None),
             Err(TryRecvError::Disconnected) => {
                 self.from = InputState::Ended;
@@ -157,13 +186,16 @@ fn other_input(offset: u64) -> Error {
 
 /// Reads lines on a thread of their own, because reading standard input may wait for ever.
 #[expect(clippy::disallowed_methods, reason = "standard input is outside of every world")]
-fn read_ahead(open: Box<dyn FnOnce() -> Box<dyn BufRead> + Send>) -> Receiver<Result<Vec<u8>>> {
+fn read_ahead(open: Box<dyn FnOnce() -> Box<dyn BufRead> + Send>, ahead: Arc<BytesAhead>) -> Receiver<Result<Vec<u8>>> {
     let (sender, receiver) = sync_channel(LINES_AHEAD_MAX);
     std::thread::spawn(move || {
         let mut input = open();
         loop {
             let mut line = Vec::new();
             let read = read_line(&mut input, &mut line);
+            if read.is_ok() {
+                ahead.add(line.len());
+            }
             if line.is_empty() && read.is_ok() || sender.send(read.map(|_| line)).is_err() {
                 return;
             }
@@ -218,6 +250,10 @@ impl<T: StreamData> SplitReader<T> for ReadingInput<T> {
 
     fn position(&self) -> Vec<u8> {
         self.offset.to_be_bytes().to_vec()
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.offset
     }
 
     fn watermark(&self) -> EventTime {

@@ -5,7 +5,8 @@ use crate::error::StreamError;
 use onceflow_core::Row;
 use std::{
     fs::{File, OpenOptions},
-    io::{Seek, SeekFrom, Write},
+    io::{Error, Write},
+    os::unix::fs::FileExt,
     path::PathBuf,
 };
 
@@ -16,21 +17,26 @@ pub struct SinkChunk {
     pub number: u64,
     /// How many bytes of this partition came before.
     pub offset: u64,
+    /// The CRC-32 of those earlier bytes, by which a file is known to be this partition's.
+    pub crc_before: u32,
     /// The records.
     pub bytes: Row,
 }
 
 impl SinkChunk {
     pub(crate) fn to_row(&self) -> Row {
-        Row::from([&self.number.to_be_bytes(), &self.offset.to_be_bytes(), &*self.bytes].concat())
+        let (number, offset, crc) =
+            (self.number.to_be_bytes(), self.offset.to_be_bytes(), self.crc_before.to_be_bytes());
+        Row::from([&number[..], &offset, &crc, &self.bytes].concat())
     }
 
     pub(crate) fn from_row(row: &Row) -> Result<Self, StreamError> {
         let damaged = StreamError::Damaged("a chunk for a sink cannot be decoded");
         let (number, rest) = row.split_first_chunk::<8>().ok_or(damaged.clone())?;
-        let (offset, bytes) = rest.split_first_chunk::<8>().ok_or(damaged)?;
+        let (offset, rest) = rest.split_first_chunk::<8>().ok_or(damaged.clone())?;
+        let (crc, bytes) = rest.split_first_chunk::<4>().ok_or(damaged)?;
         let (number, offset) = (u64::from_be_bytes(*number), u64::from_be_bytes(*offset));
-        Ok(SinkChunk { number, offset, bytes: Row::from(bytes) })
+        Ok(SinkChunk { number, offset, crc_before: u32::from_be_bytes(*crc), bytes: Row::from(bytes) })
     }
 }
 
@@ -47,6 +53,16 @@ pub trait StreamSink: Send + Sync + 'static {
 
 /// Writes the chunks of one partition.
 pub trait SinkWriter: Send {
+    /// Hears, before any chunk, that the first `written` bytes of its partition are written, and that chunks up to
+    /// `committed` bytes may be written. A sink that finds anything else in its place refuses here, before it loses it.
+    ///
+    /// # Errors
+    /// If the place holds what this partition did not write; the pipeline ends with this error.
+    fn resume(&mut self, written: u64, committed: u64) -> std::io::Result<()> {
+        let _ = (written, committed);
+        Ok(())
+    }
+
     /// Writes a chunk. Chunks come in order; after a crash the last ones may come again.
     ///
     /// # Errors
@@ -57,6 +73,8 @@ pub trait SinkWriter: Send {
 /// A file, exactly once: every byte has its place, and is written there however often. With several partitions the file
 /// of partition 2 is `NAME.2`. Only one process at a time writes a partition, and a reader sees only committed records,
 /// the last of them perhaps in part.
+///
+/// A file that holds anything else is refused and left as it is: no byte is replaced by another, and nothing is cut off.
 #[derive(Clone, Debug)]
 pub struct FileSink {
     path: PathBuf,
@@ -69,7 +87,12 @@ impl FileSink {
     }
 }
 
-struct WritingFile(File);
+struct WritingFile {
+    path: PathBuf,
+    file: File,
+    /// A device or a pipe has no bytes that could be compared.
+    is_plain: bool,
+}
 
 impl StreamSink for FileSink {
     fn open(&self, partition: u16, of: u16) -> std::io::Result<Box<dyn SinkWriter>> {
@@ -77,21 +100,68 @@ impl StreamSink for FileSink {
         if of > 1 {
             path.push(format!(".{partition}"));
         }
-        let named = |error| std::io::Error::other(format!("{}: {error}", path.display()));
-        let file = OpenOptions::new().create(true).write(true).truncate(false).open(&path).map_err(named)?;
-        Ok(Box::new(WritingFile(file)))
+        let path = PathBuf::from(path);
+        let named = |error| Error::other(format!("{}: {error}", path.display()));
+        let options = OpenOptions::new().create(true).read(true).write(true).truncate(false).open(&path);
+        // A pipe or a device may be writable only.
+        let file = options.or_else(|_| OpenOptions::new().write(true).open(&path)).map_err(named)?;
+        let is_plain = file.metadata().map_err(named)?.is_file();
+        Ok(Box::new(WritingFile { path, file, is_plain }))
+    }
+}
+
+/// Existing bytes are those that are about to be written. Zeros at their end are a hole that a power failure left.
+pub(crate) fn is_same_but_for_hole(existing: &[u8], bytes: &[u8]) -> bool {
+    let same = existing.iter().zip(bytes).take_while(|(existing, byte)| existing == byte).count();
+    existing.len() <= bytes.len() && existing[same..].iter().all(|byte| *byte == 0)
+}
+
+impl WritingFile {
+    fn refused(&self, found: &str) -> Error {
+        Error::other(format!(
+            "{} holds {found}: the file is left as it is; move it away, or name another file",
+            self.path.display()
+        ))
+    }
+
+    /// Fails unless the file can take these bytes at this place without losing any other.
+    fn check_place(&self, chunk: &SinkChunk) -> std::io::Result<()> {
+        let length = self.file.metadata()?.len();
+        if length < chunk.offset {
+            return Err(self.refused(&format!("{length} bytes, though this stream has written {}", chunk.offset)));
+        }
+        let overlap = usize::try_from(length - chunk.offset).unwrap_or(usize::MAX).min(chunk.bytes.len());
+        let mut existing = vec![0; overlap];
+        self.file.read_exact_at(&mut existing, chunk.offset)?;
+        match is_same_but_for_hole(&existing, &chunk.bytes) {
+            true => Ok(()),
+            false => Err(self.refused(&format!("bytes from {} on that this stream did not write", chunk.offset))),
+        }
     }
 }
 
 impl SinkWriter for WritingFile {
-    fn write(&mut self, chunk: &SinkChunk) -> std::io::Result<()> {
-        // Of an earlier pipeline that wrote this file nothing is left. Later chunks come again if the first one does.
-        if chunk.number == 0 {
-            self.0.set_len(0)?;
+    fn resume(&mut self, written: u64, committed: u64) -> std::io::Result<()> {
+        let length = self.file.metadata()?.len();
+        if self.is_plain && length > committed {
+            return Err(self.refused(&match committed {
+                0 => format!("{length} bytes that this stream did not write"),
+                _ => format!("{length} bytes, of which this stream wrote {committed} at most"),
+            }));
         }
-        self.0.seek(SeekFrom::Start(chunk.offset))?;
-        self.0.write_all(&chunk.bytes)?;
-        self.0.sync_data()
+        if self.is_plain && length < written {
+            return Err(self.refused(&format!("{length} bytes, though this stream has written {written}")));
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, chunk: &SinkChunk) -> std::io::Result<()> {
+        if !self.is_plain {
+            return self.file.write_all(&chunk.bytes);
+        }
+        self.check_place(chunk)?;
+        self.file.write_all_at(&chunk.bytes, chunk.offset)?;
+        self.file.sync_data()
     }
 }
 

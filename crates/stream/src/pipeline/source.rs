@@ -52,6 +52,12 @@ pub trait SplitReader<T>: Send {
     /// Returns a time before which no record comes any more.
     fn watermark(&self) -> EventTime;
 
+    /// Returns how many bytes of input were read so far. A bundle ends after some of them, so that memory is bounded also
+    /// where records are large and few are passed on; a source that does not say is bounded by the number of records.
+    fn bytes_read(&self) -> u64 {
+        0
+    }
+
     /// Hears that everything before a position is durable: a source that gets its records from clients or a broker
     /// acknowledges them now, copies too. Called at least once for the last position unless the worker dies; does
     /// nothing unless implemented.
@@ -90,6 +96,7 @@ pub(crate) trait SourceProgram: Send {
     fn read(&mut self, bundle: &mut Bundle) -> Result<ReadResult, StreamError>;
     fn position(&self) -> Vec<u8>;
     fn watermark(&self) -> EventTime;
+    fn bytes_read(&self) -> u64;
     fn committed(&mut self, position: &[u8]) -> Result<(), StreamError>;
     fn flush(&mut self, bundle: &mut Bundle);
 }
@@ -123,6 +130,10 @@ impl<T: StreamData> SourceProgram for Reading<T> {
 
     fn watermark(&self) -> EventTime {
         self.reader.watermark()
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.reader.bytes_read()
     }
 
     fn committed(&mut self, position: &[u8]) -> Result<(), StreamError> {
@@ -321,6 +332,10 @@ impl SplitReader<String> for Lines {
 
     fn position(&self) -> Vec<u8> {
         self.offset.to_be_bytes().to_vec()
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.offset
     }
 
     fn watermark(&self) -> EventTime {

@@ -6,7 +6,8 @@
 //! of them is late.
 
 use super::{
-    lines::{LineDecoder, decode, read_line, watermark},
+    content::{Content, id_of, named, unless_gone},
+    lines::{LineDecoder, decode, watermark},
     source::{NextRecord, SplitReader, StreamSource},
 };
 use crate::{
@@ -15,9 +16,9 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use std::{
-    fs::{File, Metadata},
-    io::{BufReader, Error, ErrorKind, Read, Result, Seek, SeekFrom},
-    os::unix::fs::{DirEntryExt, MetadataExt},
+    fs::File,
+    io::{Error, Result, Seek},
+    os::unix::fs::DirEntryExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -100,7 +101,7 @@ struct FilePosition {
 
 struct TailedFile {
     at: FilePosition,
-    file: BufReader<File>,
+    content: Content,
     head: Vec<u8>,
     line: Vec<u8>,
     /// It had no line when it was last asked.
@@ -110,31 +111,16 @@ struct TailedFile {
     is_listed: bool,
 }
 
-fn id_of(metadata: &Metadata) -> (u64, u64) {
-    (metadata.dev(), metadata.ino())
-}
-
-fn named(path: &Path) -> impl Fn(Error) -> Error {
-    move |error| Error::new(error.kind(), format!("{}: {error}", path.display()))
-}
-
-fn unless_gone<T>(found: Result<T>) -> Result<Option<T>> {
-    match found {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        found => found.map(Some),
-    }
-}
-
 impl TailedFile {
     /// Opens a file at its beginning.
     fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(named(path))?;
         let id = id_of(&file.metadata().map_err(named(path))?);
         let at = FilePosition { path: path.to_owned(), id, head: (0, xxh3_64(&[])), offset: 0, latest: EventTime::MIN };
-        let file = BufReader::new(file);
+        let content = Content::of(file).map_err(named(path))?;
         Ok(TailedFile {
             at,
-            file,
+            content,
             head: Vec::new(),
             line: Vec::new(),
             is_at_end: false,
@@ -145,20 +131,19 @@ impl TailedFile {
 
     /// Takes up a position, if this is the file that it belongs to.
     fn resume(mut self, at: &FilePosition) -> Result<Option<Self>> {
-        let mut head = Vec::new();
-        self.file.by_ref().take(at.head.0).read_to_end(&mut head).map_err(named(&self.at.path))?;
-        let len = self.file.get_ref().metadata().map_err(named(&self.at.path))?.len();
-        if (head.len() as u64, xxh3_64(&head)) != at.head || len < at.offset {
+        let head = self.content.read_head(at.head.0).map_err(named(&self.at.path))?;
+        if (head.len() as u64, xxh3_64(&head)) != at.head
+            || !self.content.go_to(at.offset, at.head.0).map_err(named(&self.at.path))?
+        {
             return Ok(None);
         }
-        self.file.seek(SeekFrom::Start(at.offset)).map_err(named(&self.at.path))?;
         let path = self.at.path.clone();
         Ok(Some(TailedFile { at: FilePosition { path, ..at.clone() }, head, ..self }))
     }
 
     /// Returns the next line; `None` if it has no whole one.
     fn next_line(&mut self, is_last: bool) -> Result<Option<Vec<u8>>> {
-        let is_whole = read_line(&mut self.file, &mut self.line).map_err(named(&self.at.path))?;
+        let is_whole = self.content.read_line(&mut self.line).map_err(named(&self.at.path))?;
         if !is_whole && (!is_last || self.line.is_empty()) {
             return Ok(None);
         }
@@ -175,9 +160,11 @@ impl TailedFile {
 
     /// Reads a file that was truncated from its beginning again.
     fn look_for_truncation(&mut self) -> Result<()> {
-        let len = self.file.get_ref().metadata().map_err(named(&self.at.path))?.len();
+        // Compressed files are whole, and read once: they do not change.
+        let Content::Plain(file) = &mut self.content else { return Ok(()) };
+        let len = file.get_ref().metadata().map_err(named(&self.at.path))?.len();
         if len < self.at.offset + self.line.len() as u64 {
-            self.file.rewind().map_err(named(&self.at.path))?;
+            file.rewind().map_err(named(&self.at.path))?;
             self.head.clear();
             self.line.clear();
             (self.at.head, self.at.offset) = ((0, xxh3_64(&[])), 0);
@@ -192,6 +179,7 @@ struct Tailing<T> {
     looked_ms: u64,
     now_ms: u64,
     calls: u64,
+    bytes_read: u64,
 }
 
 impl<T: StreamData> StreamSource for FollowedFiles<T> {
@@ -208,7 +196,7 @@ impl<T: StreamData> StreamSource for FollowedFiles<T> {
         };
         let settings = self.settings.clone();
         let now_ms = (settings.clock)();
-        let mut tailing = Tailing { settings, files: Vec::new(), looked_ms: now_ms, now_ms, calls: 0 };
+        let mut tailing = Tailing { settings, files: Vec::new(), looked_ms: now_ms, now_ms, calls: 0, bytes_read: 0 };
         for position in &positions {
             tailing.files.extend(find(position)?);
         }
@@ -265,7 +253,16 @@ impl<T> Tailing<T> {
                 None if self.files.len() >= FILES_MAX => {
                     return Err(Error::other(format!("more than {FILES_MAX} files are read at a time")));
                 }
-                None => self.files.extend(unless_gone(TailedFile::open(&path))?),
+                None => {
+                    let opened = unless_gone(TailedFile::open(&path))?;
+                    if self.settings.follow && opened.as_ref().is_some_and(|file| file.content.is_compressed()) {
+                        return Err(Error::other(format!(
+                            "{} is compressed: only whole compressed files can be read, so they cannot be followed",
+                            path.display()
+                        )));
+                    }
+                    self.files.extend(opened);
+                }
             }
         }
         for file in &mut self.files {
@@ -307,6 +304,7 @@ impl<T: StreamData> SplitReader<T> for Tailing<T> {
                 continue;
             };
             let start = file.at.offset - line.len() as u64;
+            self.bytes_read += line.len() as u64;
             let next = decode(&self.settings.decoder, &line, || format!("{}, byte {start}", file.at.path.display()))?;
             if let NextRecord::Record(_, time) = &next {
                 file.at.latest = file.at.latest.max(*time);
@@ -317,6 +315,10 @@ impl<T: StreamData> SplitReader<T> for Tailing<T> {
 
     fn position(&self) -> Vec<u8> {
         data::encode(&self.files.iter().map(|file| &file.at).collect::<Vec<_>>())
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.bytes_read
     }
 
     fn watermark(&self) -> EventTime {
@@ -355,6 +357,10 @@ mod tests {
         }
 
         fn open(&self, follow: bool, position: Option<&[u8]>) -> Box<dyn SplitReader<String>> {
+            self.try_open(follow, position).unwrap()
+        }
+
+        fn try_open(&self, follow: bool, position: Option<&[u8]>) -> Result<Box<dyn SplitReader<String>>> {
             let (directory, now) = (self.directory.path().to_owned(), self.now.clone());
             let list: ListFiles = Arc::new(move || {
                 let entries = std::fs::read_dir(&directory)?.flatten().map(|entry| entry.path());
@@ -366,7 +372,7 @@ mod tests {
             let time = |line: &str| EventTime(line.split(' ').next().and_then(|time| time.parse().ok()).unwrap_or(0));
             let decoder: LineDecoder<String> = Arc::new(move |line| Ok((line.to_owned(), time(line))));
             let clock: Clock = Arc::new(move || now.load(Ordering::SeqCst));
-            FollowedFiles::new(list, decoder, clock).follow(follow).idle_ms(1000).open(0, position).unwrap()
+            FollowedFiles::new(list, decoder, clock).follow(follow).idle_ms(1000).open(0, position)
         }
 
         fn later(&self, ms: u64) {
@@ -395,6 +401,49 @@ mod tests {
         assert_eq!(lines(&mut *reader), ["40 b", "50 a"]);
         assert_eq!(reader.next().unwrap(), NextRecord::Ended);
         assert_eq!(lines(&mut *bed.open(false, Some(&position))), ["40 b", "50 a"]);
+    }
+
+    fn gzip(text: &str) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        std::io::Write::write_all(&mut encoder, text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn compressed_files_are_read_with_the_others_and_go_on_at_every_line() {
+        let bed = Bed::new();
+        let text: String = (0..400).map(|n| format!("{} packed\n", 2 * n)).collect();
+        let (first, second) = text.split_at(2000);
+        std::fs::write(bed.path("a.log"), [gzip(first), gzip(second)].concat()).unwrap();
+        bed.append("b.log", &(0..400).map(|n| format!("{} plain\n", 2 * n + 1)).collect::<String>());
+        let mut reader = bed.open(false, None);
+        let mut positions = Vec::new();
+        let all: Vec<_> = std::iter::from_fn(|| {
+            positions.push(reader.position());
+            match reader.next().unwrap() {
+                NextRecord::Record(line, _) => Some(line),
+                _ => None,
+            }
+        })
+        .collect();
+        let expected: Vec<_> =
+            (0..800).map(|n| format!("{n} {}", if n % 2 == 0 { "packed" } else { "plain" })).collect();
+        assert_eq!(all, expected);
+        for (at, position) in positions.iter().enumerate() {
+            assert_eq!(lines(&mut *bed.open(false, Some(position))), expected[at..], "from line {at}");
+        }
+    }
+
+    #[test]
+    fn a_compressed_file_that_ends_early_stops_with_its_name_and_one_is_not_followed() {
+        let bed = Bed::new();
+        let packed = gzip(&"1 packed\n".repeat(1000));
+        std::fs::write(bed.path("a.log"), &packed[..packed.len() - 9]).unwrap();
+        let mut reader = bed.open(false, None);
+        let error = std::iter::from_fn(|| Some(reader.next())).find_map(Result::err).unwrap().to_string();
+        assert!(error.contains("a.log"), "{error}");
+        let refused = bed.try_open(true, None).err().unwrap().to_string();
+        assert!(refused.contains("a.log is compressed") && refused.contains("cannot be followed"), "{refused}");
     }
 
     #[test]

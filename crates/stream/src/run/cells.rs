@@ -15,6 +15,9 @@ use std::{
 /// Cells that are kept in memory between bundles; with more, all are dropped and read again when needed.
 const CELLS_KEPT_MAX: usize = 1 << 18;
 
+/// Bytes of the cells, as rows, that are kept in memory between bundles: states may be large, so their number says little.
+const CELL_BYTES_KEPT_MAX: usize = 32 << 20;
+
 /// A cell's place in memory, valid until the bundle has committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CellId(u32);
@@ -30,6 +33,10 @@ pub(crate) struct Cells {
     changed: Vec<CellId>,
     /// Cells that this bundle may change: the rows its batch may need.
     touched: usize,
+    /// Bytes of the cells in memory, as rows.
+    bytes: usize,
+    /// Bytes of the rows that the bundle has put into its batch.
+    batch_bytes: usize,
     /// Rows put or deleted by name, timers among them.
     raw: BTreeMap<Name, Option<Row>>,
 }
@@ -42,6 +49,8 @@ struct Cell {
     is_changed: bool,
     /// The bundle that named it last.
     named_in: u64,
+    /// The size of its row when it was last read or written.
+    bytes: usize,
 }
 
 enum CellContent {
@@ -76,6 +85,8 @@ impl Cells {
             missing: Vec::new(),
             changed: Vec::new(),
             touched: 0,
+            bytes: 0,
+            batch_bytes: 0,
             raw: BTreeMap::new(),
         }
     }
@@ -100,7 +111,7 @@ impl Cells {
         let id = CellId(u32::try_from(self.cells.len()).expect("a partition keeps fewer cells in memory"));
         let name = Name::new(name);
         self.places.insert(name.clone(), id);
-        self.cells.push(Cell { name, content, is_stored, is_changed: false, named_in: u64::MAX });
+        self.cells.push(Cell { name, content, is_stored, is_changed: false, named_in: u64::MAX, bytes: 0 });
         id
     }
 
@@ -112,7 +123,8 @@ impl Cells {
         };
         let cell = &mut self.cells[id.0 as usize];
         if matches!(cell.content, CellContent::Unread) {
-            (cell.content, cell.is_stored) = (CellContent::Encoded(row.clone()), true);
+            (cell.content, cell.is_stored, cell.bytes) = (CellContent::Encoded(row.clone()), true, row.len());
+            self.bytes += row.len();
         }
         if std::mem::replace(&mut cell.named_in, bundle) != bundle {
             self.touched += 1;
@@ -136,6 +148,8 @@ impl Cells {
         for (id, row) in self.missing.drain(..).zip(rows) {
             let cell = &mut self.cells[id.0 as usize];
             cell.is_stored = row.is_some();
+            cell.bytes = row.as_ref().map_or(0, |row| row.len());
+            self.bytes += cell.bytes;
             cell.content = row.map_or(CellContent::Absent, CellContent::Encoded);
         }
     }
@@ -198,13 +212,18 @@ impl Cells {
 
     /// Adds every change of this bundle to its batch.
     pub(crate) fn commit_into(&mut self, batch: &mut Batch) {
+        self.batch_bytes = 0;
         for id in std::mem::take(&mut self.changed) {
             let cell = &mut self.cells[id.0 as usize];
             cell.is_changed = false;
             let key = Key { group: self.group.clone(), name: cell.name.clone() };
             match &cell.content {
                 CellContent::Live(live) => {
-                    batch.put(key, Row::from((**live).encode()));
+                    let row = Row::from((**live).encode());
+                    self.bytes = (self.bytes + row.len()).saturating_sub(cell.bytes);
+                    self.batch_bytes += row.len();
+                    cell.bytes = row.len();
+                    batch.put(key, row);
                     cell.is_stored = true;
                 }
                 CellContent::Absent if cell.is_stored => {
@@ -218,10 +237,18 @@ impl Cells {
         for (name, row) in std::mem::take(&mut self.raw) {
             let key = self.key(&name);
             match row {
-                Some(row) => batch.put(key, row),
+                Some(row) => {
+                    self.batch_bytes += row.len();
+                    batch.put(key, row)
+                }
                 None => batch.delete(key),
             };
         }
+    }
+
+    /// Returns the bytes of the rows that the last [`Cells::commit_into`] has put.
+    pub(crate) fn batch_bytes(&self) -> usize {
+        self.batch_bytes
     }
 
     /// Ends a bundle that was committed: cells that were deleted, or are too many, leave memory.
@@ -229,9 +256,10 @@ impl Cells {
         assert!(self.changed.is_empty() && self.raw.is_empty(), "all changes were in the batch");
         self.touched = 0;
         self.missing.clear();
-        if self.cells.len() > CELLS_KEPT_MAX {
+        if self.cells.len() > CELLS_KEPT_MAX || self.bytes > CELL_BYTES_KEPT_MAX {
             self.places.clear();
             self.cells.clear();
+            self.bytes = 0;
         }
     }
 

@@ -6,7 +6,11 @@ use super::{
     partition::SHARD,
 };
 use onceflow_core::{Batch, Claim, Fence, Fences, Key, Name, Pick, Row, Timestamp, limits::SCAN_ROWS_MAX};
-use onceflow_store::{Error, Records, records::Scan};
+use onceflow_store::{
+    Error, Records,
+    records::{Scan, get_one},
+};
+use std::collections::BTreeSet;
 
 /// A partition that this worker has claimed.
 #[derive(Clone, Debug)]
@@ -71,15 +75,29 @@ impl PartitionClaim {
     }
 }
 
-/// Frees partitions whose workers have sent no heartbeat for too long. Requires what was read, so a heartbeat wins.
-pub(crate) async fn free_expired(records: &dyn Records, keys: &StreamKeys, now: Timestamp) -> Result<(), Error> {
+/// Frees partitions whose workers were killed, or have sent no heartbeat for too long. Requires what was read, so a
+/// heartbeat wins.
+pub(crate) async fn free_expired(
+    records: &dyn Records,
+    keys: &StreamKeys,
+    now: Timestamp,
+    killed: &BTreeSet<u128>,
+) -> Result<(), Error> {
     let (claims, deadlines) = (keys.queue().claims(), keys.queue().deadlines());
     for (name, row) in records.scan(SHARD, Scan::of(deadlines.clone(), SCAN_ROWS_MAX)).await?.rows {
-        if Timestamp::from_sortable(&row).is_some_and(|deadline| deadline > now) {
-            continue;
-        }
         let (claim, deadline) =
             (Key { group: claims.clone(), name: name.clone() }, Key { group: deadlines.clone(), name });
+        let is_expired = Timestamp::from_sortable(&row).is_none_or(|deadline| deadline <= now);
+        if !is_expired {
+            if killed.is_empty() {
+                continue;
+            }
+            let held = get_one(records, SHARD, claim.clone()).await?;
+            let holder = held.and_then(|row| Fence::from_bytes(&row)).map(Fence::incarnation);
+            if !holder.is_some_and(|holder| killed.contains(&holder)) {
+                continue;
+            }
+        }
         let mut batch = Batch::new(SHARD);
         batch.require_present(claim.clone()).require_equals(deadline.clone(), row);
         batch.delete(claim).delete(deadline);

@@ -19,6 +19,7 @@ use crate::{
 };
 use onceflow_core::{Key, Name, Row, limits::GET_KEYS_MAX};
 use onceflow_store::records::{Scan, get_one};
+use std::sync::PoisonError;
 
 /// Blocks of the inbox that one bundle takes.
 const BLOCKS_MAX: usize = 64;
@@ -28,6 +29,9 @@ const BLOCKS_SEEN_MAX: usize = 1024;
 
 /// Received blocks that wait in memory, in bytes; further ones are dropped and come again.
 const ARRIVED_BYTES_MAX: usize = 16 << 20;
+
+/// Bytes of input that a source reads for one bundle: records that are combined or left out take no room among its outputs.
+const INPUT_BYTES_MAX: u64 = 8 << 20;
 
 impl Partition {
     /// Takes records until the bundle is full or there are none.
@@ -53,18 +57,29 @@ impl Partition {
 
     /// Records this bundle may still take, by all its bounds.
     fn has_room(&self, taken: usize) -> bool {
-        taken < self.runtime.options.bundle_records
+        taken < self.records_max()
             && self.bundle.bytes < BUNDLE_BYTES
             && self.cells.touched() < self.state_budget()
             && self.bundle.problem.is_none()
     }
 
+    /// Records that one bundle takes: fewer if the state of so many did not fit a batch.
+    pub(super) fn records_max(&self) -> usize {
+        let lowered = self.runtime.lowered_bundles.lock().unwrap_or_else(PoisonError::into_inner);
+        lowered.get(&self.station).copied().unwrap_or(usize::MAX).min(self.runtime.options.bundle_records)
+    }
+
     fn read_source(&mut self, effects: &mut Vec<Effect>) -> Result<EventTime, Stop> {
-        let (limit, mut taken) = (self.runtime.options.bundle_records, 0);
+        let (limit, mut taken) = (self.records_max(), 0);
         let Program::Source(source) = &mut self.program else { unreachable!("the caller looked") };
         let mut ended = false;
         let limit = if self.runtime.control.is_draining() { 0 } else { limit };
-        while taken < limit && self.bundle.bytes < BUNDLE_BYTES && self.bundle.problem.is_none() {
+        let read_before = source.bytes_read();
+        while taken < limit
+            && self.bundle.bytes < BUNDLE_BYTES
+            && source.bytes_read().saturating_sub(read_before) < INPUT_BYTES_MAX
+            && self.bundle.problem.is_none()
+        {
             match source.read(&mut self.bundle)? {
                 ReadResult::Read => taken += 1,
                 ReadResult::Pending => break,

@@ -6,6 +6,7 @@ use crate::{
     error::StreamError,
     event_time::EventTime,
     identity::{Stamp, Stamper},
+    pipeline::sink::SinkChunk,
 };
 use onceflow_core::Row;
 use serde::{Deserialize, Serialize};
@@ -21,8 +22,8 @@ pub(crate) struct Meta {
     /// For each outgoing edge and destination, the number of the next record.
     pub(crate) next_seq: Vec<Vec<u64>>,
     pub(crate) stamper: Stamper,
-    /// For each sink, the number of the next chunk and its offset.
-    pub(crate) chunks: Vec<(u64, u64)>,
+    /// For each sink, the place of the next chunk.
+    pub(crate) chunks: Vec<ChunkPlace>,
     /// The block in the inbox that was consumed in part, and how many of its records.
     pub(crate) consumed: Option<(Vec<u8>, u64)>,
     /// Senders (edge, partition) on retry edges that have sent their last block.
@@ -47,7 +48,7 @@ impl Meta {
             positions: vec![None; splits],
             next_seq: destinations.iter().map(|count| vec![0; *count]).collect(),
             stamper: Stamper::default(),
-            chunks: vec![(0, 0); sinks],
+            chunks: vec![ChunkPlace::default(); sinks],
             consumed: None,
             ended_senders: BTreeSet::new(),
             end_sent: false,
@@ -67,6 +68,25 @@ impl Meta {
 
     pub(crate) fn from_row(row: &Row) -> Result<Self, StreamError> {
         data::decode(row).map_err(|_| StreamError::Damaged("the meta row of a partition cannot be decoded"))
+    }
+}
+
+/// Where a sink's next chunk goes, and the CRC-32 of everything before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ChunkPlace {
+    pub(crate) number: u64,
+    pub(crate) offset: u64,
+    pub(crate) crc: u32,
+}
+
+impl ChunkPlace {
+    /// Returns the chunk at this place, and moves on behind it.
+    pub(crate) fn take(&mut self, bytes: Vec<u8>) -> SinkChunk {
+        let ChunkPlace { number, offset, crc } = *self;
+        let mut hasher = crc32fast::Hasher::new_with_initial_len(crc, offset);
+        hasher.update(&bytes);
+        *self = ChunkPlace { number: number + 1, offset: offset + bytes.len() as u64, crc: hasher.finalize() };
+        SinkChunk { number, offset, crc_before: crc, bytes: Row::from(bytes) }
     }
 }
 

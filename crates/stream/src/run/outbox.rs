@@ -156,7 +156,8 @@ impl Partition {
             },
             Effect::Write(name) => {
                 let Some((sink, chunk)) = self.outbox.chunks.remove(&name) else { return Ok(()) };
-                self.outbox.writers[sink].write(&chunk).map_err(|error| io_error("sink", error))?;
+                let written = self.outbox.writers[sink].write(&chunk);
+                written.map_err(|error| io_error(self.sink_name(sink), error))?;
                 self.outbox.done.push(name);
                 Ok(())
             }
@@ -255,10 +256,8 @@ impl Partition {
         }
         for (sink, chunks) in self.bundle.sinks.iter_mut().enumerate() {
             for bytes in chunks.drain(..) {
-                let (number, offset) = self.meta.chunks[sink];
-                self.meta.chunks[sink] = (number + 1, offset + bytes.len() as u64);
-                let name = chunk_name(u16::try_from(sink).expect("few sinks"), number);
-                let chunk = SinkChunk { number, offset, bytes: Row::from(bytes) };
+                let chunk = self.meta.chunks[sink].take(bytes);
+                let name = chunk_name(u16::try_from(sink).expect("few sinks"), chunk.number);
                 batch.put(Key { group: keys.outbox(station), name: name.clone() }, chunk.to_row());
                 self.outbox.chunks.insert(name.clone(), (sink, chunk));
                 effects.push(Effect::Write(name));
@@ -343,7 +342,23 @@ impl Partition {
             }
         }
         effects.extend(self.promise());
+        self.resume_sinks()?;
         self.outbox.committed(self.runtime.records.position(), effects);
+        Ok(())
+    }
+
+    fn sink_name(&self, sink: usize) -> &str {
+        &self.runtime.sink_names[usize::from(self.station.stage)][sink]
+    }
+
+    /// Lets every sink look at its place before anything is written there.
+    fn resume_sinks(&mut self) -> Result<(), Stop> {
+        for (sink, place) in self.meta.chunks.iter().enumerate() {
+            let waiting = self.outbox.chunks.values().filter(|(of, _)| *of == sink).map(|(_, chunk)| chunk.offset);
+            let written = waiting.min().unwrap_or(place.offset);
+            let resumed = self.outbox.writers[sink].resume(written, place.offset);
+            resumed.map_err(|error| io_error(self.sink_name(sink), error))?;
+        }
         Ok(())
     }
 }

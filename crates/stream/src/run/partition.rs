@@ -17,7 +17,10 @@ use crate::{
     block::RecordBlock, error::StreamError, event_time::EventTime, identity::Stamp, pipeline::source::SourceProgram,
     seams,
 };
-use onceflow_core::{Batch, Name, Row, Shard, limits::GET_KEYS_MAX};
+use onceflow_core::{
+    Batch, Name, Row, Shard,
+    limits::{self, GET_KEYS_MAX},
+};
 use onceflow_store::{CommitResult, Position, records::Scan};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -36,6 +39,9 @@ const STATE_ROWS_MAX: usize = 8192;
 
 /// Bytes of output that still fit a batch.
 const BUNDLE_BYTES_MAX: usize = 3 << 20;
+
+/// Bytes of outputs and state in a batch; what else is in it takes the rest.
+const BATCH_BYTES_USED_MAX: usize = limits::BATCH_BYTES_MAX - (512 << 10);
 
 /// The work of a partition.
 pub(crate) enum Program {
@@ -59,6 +65,11 @@ pub(crate) enum Advance {
 pub(crate) enum Stop {
     /// Another worker has the partition.
     Lost,
+    /// The state that a bundle of so many records changed does not fit a batch: fewer records may.
+    Oversized {
+        /// The records that it was allowed to take.
+        records_max: usize,
+    },
     /// The store or the work failed.
     Failed(StreamError),
 }
@@ -121,6 +132,9 @@ impl Partition {
         }
         if let Some(problem) = self.bundle.problem.take() {
             return Err(Stop::Failed(problem));
+        }
+        if self.bundle.bytes > BUNDLE_BYTES_MAX && self.records_max() > 1 {
+            return Err(Stop::Oversized { records_max: self.records_max() });
         }
         if self.bundle.bytes > BUNDLE_BYTES_MAX {
             let (stage, bytes) = (usize::from(self.station.stage), self.bundle.bytes);
@@ -187,17 +201,18 @@ impl Partition {
     async fn fire_due(&mut self) -> Result<bool, Stop> {
         let Some(at) = self.due.iter().position(|due| self.is_due(due)) else { return Ok(false) };
         let (kind, reached) = (self.due[at].0, self.reached(self.due[at].0));
-        let limit = self.state_budget() / 4;
+        let limit = (self.state_budget() / 4).min(self.records_max()).max(1);
         let group = self.runtime.keys.state(self.station);
         let page = self.runtime.records.scan(SHARD, Scan::of(group, limit).prefix([kind.tag])).await?;
         let time_of =
             |name: &Name| name.as_bytes().get(1..9).and_then(EventTime::from_sortable).map_or(i64::MIN, |t| t.0);
         let mut next = page.rows.last().filter(|_| page.more).map(|(name, _)| time_of(name));
-        let mut has_fired = false;
+        let (mut has_fired, mut bytes) = (false, 0);
         let Program::Stage(program) = &mut self.program else { return Ok(false) };
         for (name, row) in &page.rows {
             let time = time_of(name);
-            if time > reached {
+            bytes += row.len();
+            if time > reached || has_fired && bytes > BUNDLE_BYTES {
                 next = Some(time);
                 break;
             }
@@ -255,6 +270,9 @@ impl Partition {
         seams::require_writer(&mut batch, claim, (keys.meta(station), self.meta_row.clone()));
         self.store_outputs(&mut batch, &mut effects);
         self.cells.commit_into(&mut batch);
+        if self.bundle.bytes + self.cells.batch_bytes() > BATCH_BYTES_USED_MAX && self.records_max() > 1 {
+            return Err(Stop::Oversized { records_max: self.records_max() });
+        }
         for name in self.consumed_rows.drain(..) {
             batch.delete(onceflow_core::Key { group: keys.inbox(station), name });
         }

@@ -6,14 +6,16 @@ use super::{
     meta::{Counts, Meta},
     partition::SHARD,
     worker::StreamResult,
+    worker_row,
 };
 use crate::{data, error::StreamError, event_time::EventTime};
-use onceflow_core::{Batch, Key, Timestamp, limits::SCAN_ROWS_MAX};
+use onceflow_core::{Batch, Key, limits::SCAN_ROWS_MAX};
 use onceflow_store::{
     Records,
     records::{Scan, get_one},
 };
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 /// The plan of a pipeline as it was installed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +24,8 @@ pub(crate) struct InstalledPlan {
     pub(crate) fingerprint: String,
     /// The stages: their names and numbers of partitions.
     pub(crate) stages: Vec<(String, u16)>,
+    /// For each stage, the names of its sinks.
+    pub(crate) sinks: Vec<Vec<String>>,
 }
 
 /// A stage of a pipeline at some moment.
@@ -49,7 +53,7 @@ pub struct StreamStatus {
     pub stages: Vec<StageStatus>,
     /// Everything has ended and is written.
     pub has_ended: bool,
-    /// Workers whose heartbeat is not overdue.
+    /// Workers that live: their process does, or, where that cannot be seen from here, their lease has not ended.
     pub workers: usize,
 }
 
@@ -69,11 +73,16 @@ pub async fn pipelines(records: &dyn Records) -> Result<Vec<String>, StreamError
     }
 }
 
-/// Returns how far a pipeline is; `None` if the store has none of this name.
+/// Returns how far a pipeline is; `None` if the store has none of this name. With the directory of
+/// [`Pipeline::locks`](crate::Pipeline::locks), workers that were killed on this machine do not count.
 ///
 /// # Errors
 /// If the store does not answer, or its rows are damaged.
-pub async fn status(records: &dyn Records, name: &str) -> Result<Option<StreamStatus>, StreamError> {
+pub async fn status(
+    records: &dyn Records,
+    name: &str,
+    locks: Option<&Path>,
+) -> Result<Option<StreamStatus>, StreamError> {
     let keys = StreamKeys::new(name);
     let Some(row) = get_one(records, SHARD, keys.plan()).await? else { return Ok(None) };
     let installed = data::decode::<InstalledPlan>(&row)?.stages;
@@ -120,15 +129,8 @@ pub async fn status(records: &dyn Records, name: &str) -> Result<Option<StreamSt
         let watermark = Some(stage.watermark).filter(|time| has_moment(*time));
         stage.lag_ms = furthest.zip(watermark).map(|(furthest, own)| furthest.0.saturating_sub(own.0));
     }
-    let workers = live_workers(records, &keys).await?;
+    let workers = worker_row::read(records, &keys, locks).await?.live();
     Ok(Some(StreamStatus { stages, has_ended: false, workers }))
-}
-
-async fn live_workers(records: &dyn Records, keys: &StreamKeys) -> Result<usize, StreamError> {
-    let now = records.now().await?;
-    let rows = records.scan(SHARD, Scan::of(keys.workers(), SCAN_ROWS_MAX)).await?.rows;
-    let is_live = |row: &&(_, onceflow_core::Row)| Timestamp::from_sortable(&row.1).is_some_and(|until| until > now);
-    Ok(rows.iter().filter(is_live).count())
 }
 
 /// Removes a pipeline and everything it has in the store, so that one of its name begins anew; false if there is none.
@@ -136,11 +138,11 @@ async fn live_workers(records: &dyn Records, keys: &StreamKeys) -> Result<usize,
 ///
 /// # Errors
 /// If workers are at work on it, or the store does not answer.
-pub async fn remove(records: &dyn Records, name: &str) -> Result<bool, StreamError> {
+pub async fn remove(records: &dyn Records, name: &str, locks: Option<&Path>) -> Result<bool, StreamError> {
     let keys = StreamKeys::new(name);
     let Some(row) = get_one(records, SHARD, keys.plan()).await? else { return Ok(false) };
     let is_at_rest = get_one(records, SHARD, keys.result()).await?.is_some();
-    if !is_at_rest && live_workers(records, &keys).await? > 0 {
+    if !is_at_rest && worker_row::read(records, &keys, locks).await?.live() > 0 {
         return Err(StreamError::AtWork { name: name.to_owned() });
     }
     let installed = data::decode::<InstalledPlan>(&row)?.stages;

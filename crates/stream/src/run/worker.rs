@@ -7,13 +7,22 @@ use super::{
     layout,
     meta::{Counts, Meta, Published},
     partition::{Advance, Partition, SHARD, Stop},
+    sink_bytes::SinkTotal,
+    worker_row::{self, WorkerRow, WorkerRows},
 };
 use crate::{data, error::StreamError};
 use futures_util::{FutureExt, future::select};
-use onceflow_core::{Batch, Fences, Key, Row, Timestamp, limits::SCAN_ROWS_MAX};
-use onceflow_store::{Error, records::Scan, records::get_one};
+use onceflow_core::{Batch, Fences, Key, Timestamp, limits::SCAN_ROWS_MAX};
+use onceflow_store::{
+    Error,
+    alive::{Alive, LockDirectory},
+    records::{Scan, get_one},
+};
 use serde::{Deserialize, Serialize};
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{Arc, PoisonError},
+};
 
 /// The counts of a stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +40,8 @@ pub struct StreamResult {
     pub stages: Vec<StageCounts>,
     /// All sources have ended and everything is written; false after a drain: the pipeline goes on when it is run again.
     pub has_ended: bool,
+    /// The bytes that every sink was given, once the pipeline has ended.
+    pub sinks: Vec<SinkTotal>,
 }
 
 pub(crate) struct Worker {
@@ -39,6 +50,8 @@ pub(crate) struct Worker {
     /// Claimed partitions; one without memory is read when its turn comes.
     held: Vec<(PartitionClaim, Option<Partition>)>,
     heartbeat_at: Timestamp,
+    /// The lock file by which others know that this process lives.
+    alive: Option<Alive>,
     /// This worker's part of the partitions.
     share: usize,
 }
@@ -46,7 +59,8 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new(runtime: Arc<Runtime>) -> Self {
         let fences = Fences::new(runtime.world.random());
-        Worker { runtime, fences, held: Vec::new(), heartbeat_at: Timestamp::ZERO, share: 1 }
+        let alive = worker_row::lock(runtime.locks.as_deref(), fences.incarnation());
+        Worker { runtime, fences, held: Vec::new(), heartbeat_at: Timestamp::ZERO, alive, share: 1 }
     }
 
     /// Works until the pipeline has ended.
@@ -108,7 +122,7 @@ impl Worker {
             ended => return ended,
         }
         if drains {
-            return Ok(Some(StreamResult { stages: counts(&runtime).await?, has_ended: false }));
+            return Ok(Some(StreamResult { stages: counts(&runtime).await?, has_ended: false, sinks: Vec::new() }));
         }
         let rest = runtime.world.sleep(runtime.options.idle_ms);
         select(Box::pin(rung), rest).await;
@@ -142,6 +156,19 @@ impl Worker {
                 self.held.remove(at);
                 Ok(None)
             }
+            Stop::Oversized { records_max } => {
+                let fewer = records_max.min(self.runtime.options.bundle_records) / 2;
+                tracing::info!(
+                    stage,
+                    fewer,
+                    "the state of a bundle does not fit a batch; taking fewer records at a time"
+                );
+                let mut lowered = self.runtime.lowered_bundles.lock().unwrap_or_else(PoisonError::into_inner);
+                lowered.insert(claim.station, fewer.max(1));
+                drop(lowered);
+                *memory = None;
+                Ok(None)
+            }
             Stop::Failed(StreamError::Store(error)) => {
                 self.held[at].1 = None;
                 self.forget(&error)?;
@@ -172,7 +199,9 @@ impl Worker {
         if now >= self.heartbeat_at {
             let until = now.plus_ms(lease_ms);
             let mut announce = Batch::new(SHARD);
-            announce.put(keys.worker(self.fences.incarnation()), Row::new(until.to_sortable()));
+            let locks = self.alive.as_ref().and(runtime.locks.as_deref()).and_then(LockDirectory::at);
+            let row = WorkerRow { until_ms: until.as_ms(), locks };
+            announce.put(keys.worker(self.fences.incarnation()), row.to_row());
             let _always_applied = records.commit(announce).await?;
             let mut kept = Vec::new();
             for (claim, memory) in std::mem::take(&mut self.held) {
@@ -181,8 +210,9 @@ impl Worker {
                 }
             }
             self.held = kept;
-            claim::free_expired(records, keys, now).await?;
-            self.share = count_share(&runtime, now).await?;
+            let workers = worker_row::read(records, keys, runtime.locks.as_deref()).await?;
+            claim::free_expired(records, keys, now, &workers.killed).await?;
+            self.share = count_share(&runtime, workers).await?;
             self.heartbeat_at = now.plus_ms(lease_ms / 3);
             while self.held.len() > self.share {
                 let (claim, _) = self.held.pop().expect("there are more than the share");
@@ -199,22 +229,19 @@ impl Worker {
     }
 }
 
-/// Returns how many of the partitions that have not ended one of the workers should have.
-async fn count_share(runtime: &Runtime, now: Timestamp) -> Result<usize, Error> {
+/// Returns how many of the partitions that have not ended one of the workers should have; deletes the rows of workers
+/// that are gone.
+async fn count_share(runtime: &Runtime, workers: WorkerRows) -> Result<usize, Error> {
     let (records, keys) = (&runtime.records, &runtime.keys);
-    let mut workers = 0;
-    for (name, row) in records.scan(SHARD, Scan::of(keys.workers(), SCAN_ROWS_MAX)).await?.rows {
-        if Timestamp::from_sortable(&row).is_some_and(|deadline| deadline > now) {
-            workers += 1;
-        } else {
-            let key = Key { group: keys.workers(), name };
-            let mut batch = Batch::new(SHARD);
-            batch.require_equals(key.clone(), row).delete(key);
-            let _refused_if_renewed = records.commit(batch).await?;
-        }
+    let live = workers.live();
+    for (name, row) in workers.gone {
+        let key = Key { group: keys.workers(), name };
+        let mut batch = Batch::new(SHARD);
+        batch.require_equals(key.clone(), row).delete(key);
+        let _refused_if_renewed = records.commit(batch).await?;
     }
     let open = records.scan(SHARD, Scan::of(keys.queue(), SCAN_ROWS_MAX)).await?.rows.len();
-    Ok(open.div_ceil(workers.max(1)).max(1))
+    Ok(open.div_ceil(live.max(1)).max(1))
 }
 
 /// Answers the result if every partition has ended; the first worker to see it folds all rows into the result.
@@ -232,6 +259,13 @@ async fn finish(runtime: &Runtime) -> Result<Option<StreamResult>, StreamError> 
     }
     let metas: Vec<Key> = stations.iter().map(|station| keys.meta(*station)).collect();
     let stages = counts(runtime).await?;
+    let mut sinks = Vec::new();
+    for (station, row) in stations.iter().zip(records.get(SHARD, &metas).await?) {
+        let (stage, of) = (usize::from(station.stage), runtime.stages[usize::from(station.stage)].partitions);
+        let places = row.map(|row| Meta::from_row(&row)).transpose()?.map(|meta| meta.chunks).unwrap_or_default();
+        let names = runtime.sink_names[stage].iter().cloned();
+        sinks.extend(names.zip(places).map(|(sink, place)| SinkTotal::new(sink, station.partition, of, place)));
+    }
     let mut batch = Batch::new(SHARD);
     batch.require_absent(keys.result());
     for meta in &metas {
@@ -241,7 +275,7 @@ async fn finish(runtime: &Runtime) -> Result<Option<StreamResult>, StreamError> 
         batch.delete(key);
     }
     batch.delete_group(keys.workers());
-    let result = StreamResult { stages, has_ended: true };
+    let result = StreamResult { stages, has_ended: true, sinks };
     batch.put(keys.result(), data::encode(&result));
     let committed = records.commit(batch).await?;
     records.durable(committed.position()).await?;

@@ -4,6 +4,7 @@ mod backends;
 mod bed;
 mod client_ids;
 mod crashes;
+mod files;
 mod kill;
 mod nexmark;
 mod plans;
