@@ -74,6 +74,10 @@ pub const INLINE_BYTES_MAX: usize = 1024;
 /// Characters of an error message that a flow with `attempt` receives.
 pub const ERROR_CHARS_MAX: usize = 800;
 
+/// Deliveries of a step that ends an iteration of a loop, and of the opening of the next, for both to be in one batch.
+/// A delivery takes some ten operations and holds an inline value, so that it fits any batch.
+pub const TURN_DELIVERIES_MAX: usize = 32;
+
 /// Operations spent on opening elements in one batch; the rest of the batch is for the operations around them.
 pub const OPENING_OPS_MAX: usize = 700;
 

@@ -16,7 +16,7 @@ mod work;
 
 pub(crate) use task::{decide_done, may_decide};
 use undoing::Undoing;
-pub(crate) use work::Work;
+pub(crate) use work::{CommitEvents, Work};
 
 use crate::{
     Error,

@@ -44,7 +44,13 @@ fn node<'a>(plan: &'a InstalledProgram, taken: &Taken, state: RunState, retried:
                 let failed = Failed { address: "/f".into(), attempt: 1, causes: vec![], started: false };
                 step::park(plan, state, taken, Why::Failed(failed), Phase::Failing)
             }
-            name => step::commit(plan, state, taken, &[flow::given(name, &inputs)]),
+            name => {
+                let outputs = [flow::given(name, &inputs)];
+                match step::turn(plan, taken, &outputs) {
+                    Some(turn) => step::commit_and_turn(plan, state, taken, &outputs, &turn),
+                    None => step::commit(plan, state, taken, &outputs),
+                }
+            }
         }),
         NodeOp::Each { body, concurrency } => {
             let n = inputs[0].outcome.value().and_then(Payload::list_len).ok_or("no list")?;

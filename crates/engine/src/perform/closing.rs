@@ -1,7 +1,7 @@
 //! Closes frames: a choice, a call, a loop that does not go on, and an each whose elements have all ended.
 
 use super::{Job, Work, failure, memo::StepMemo};
-use crate::{Error, data, events::EventKind, kernel::WorkCommit};
+use crate::{Error, data, kernel::WorkCommit};
 use onceflow_core::{
     Digest, Name, ValueChange, limits,
     model::program::{Node, NodeOp, PortIndex},
@@ -59,15 +59,7 @@ impl<'a> Closing<'a> {
                 given[usize::from(*from)].outcome.clone()
             };
             let turn = |state: RunState| step::next_iteration(plan, state, &self.work.taken, &next);
-            let what = match self.work.shared().events.wanted() {
-                false => None,
-                true => {
-                    let place =
-                        self.work.shared().runs.place(&self.work.run, self.opener.frame, self.opener.index).await?;
-                    let address = place.address(&node.path);
-                    Some(EventKind::DidTurn { address, iteration: self.work.taken.step.index + 1 })
-                }
-            };
+            let what = self.work.did_turn(self.opener, node, self.work.taken.step.index + 1).await?;
             return self.work.commit(&[], what, turn).await.map(WorkCommit::next);
         }
         let mut outputs: Vec<_> = given.into_iter().take(own).map(|held| held.outcome).collect();

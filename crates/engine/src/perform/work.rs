@@ -16,12 +16,13 @@ use crate::{
 };
 use onceflow_core::{
     model::{
-        program::{NodeIndex, ROOT},
+        program::{Node, NodeIndex, ROOT},
         wiring::Consumer,
     },
     payload::Outcome,
     protocol::{
         draft::Draft,
+        ids::StepId,
         rows::{Failed, Phase, RunState, Shape, Why},
         step::{self, Taken},
     },
@@ -39,6 +40,20 @@ pub(crate) struct Work<'a> {
     pub(crate) position: Position,
 }
 
+/// The events of a commit, in their order.
+#[derive(Clone)]
+pub(crate) struct CommitEvents {
+    pub(crate) first: Option<EventKind>,
+    /// The commit also begins the next iteration of a loop.
+    pub(crate) turn: Option<EventKind>,
+}
+
+impl From<Option<EventKind>> for CommitEvents {
+    fn from(first: Option<EventKind>) -> Self {
+        CommitEvents { first, turn: None }
+    }
+}
+
 impl Work<'_> {
     /// Commits, and claims the next step with it. A step that cannot commit because its run is frozen or went on is given
     /// back, after a pause: it would be claimed again at once.
@@ -48,7 +63,7 @@ impl Work<'_> {
         what: Option<EventKind>,
         decide: impl Fn(RunState) -> Draft<'a>,
     ) -> Result<WorkCommit, Error> {
-        let committed = self.commit_and_hold(changes, what, decide).await?;
+        let committed = self.commit_and_hold(changes, what.into(), decide).await?;
         if matches!(committed, WorkCommit::Lost) {
             self.pause_and_give_back().await?;
         }
@@ -59,16 +74,18 @@ impl Work<'_> {
     async fn commit_and_hold<'a>(
         &'a self,
         changes: &[ValueChange],
-        what: Option<EventKind>,
+        what: CommitEvents,
         decide: impl Fn(RunState) -> Draft<'a>,
     ) -> Result<WorkCommit, Error> {
         let asked = self.worker.claim_next(self.slot);
         let shared = self.shared();
-        let order = if what.is_some() { shared.events.order_if_wanted().await } else { None };
+        let order = if what.first.is_some() { shared.events.order_if_wanted().await } else { None };
         let committed = shared.commit(&self.run, &self.taken, asked.as_ref(), changes, decide).await?;
-        match (&committed, what) {
-            (WorkCommit::Committed { position, .. }, Some(what)) if order.is_some() => self.tell(*position, what),
-            (WorkCommit::Lost, _) => {
+        match &committed {
+            WorkCommit::Committed { position, .. } if order.is_some() => {
+                what.first.into_iter().chain(what.turn).for_each(|what| self.tell(*position, what));
+            }
+            WorkCommit::Lost => {
                 tracing::debug!(step = ?self.taken.step, "dropping a commit: another worker has the step, or the run went on");
             }
             _ => {}
@@ -82,9 +99,10 @@ impl Work<'_> {
     pub(crate) async fn commit_outcome<'a>(
         &'a self,
         changes: &[ValueChange],
-        what: Option<EventKind>,
+        what: impl Into<CommitEvents>,
         decide: impl Fn(RunState) -> Draft<'a>,
     ) -> Result<WorkCommit, Error> {
+        let what = what.into();
         loop {
             let committed = self.commit_and_hold(changes, what.clone(), &decide).await?;
             if !matches!(committed, WorkCommit::Lost) || !Box::pin(self.until_thawed()).await? {
@@ -281,6 +299,21 @@ impl Work<'_> {
     /// The address of the step, empty if no subscriber of events needs it.
     pub(super) async fn address_if_wanted(&self) -> Result<String, Error> {
         if self.shared().events.wanted() { self.address().await } else { Ok(String::new()) }
+    }
+
+    /// The event that an iteration of a loop begins, if a subscriber of events needs it. `opener` opened the loop.
+    pub(super) async fn did_turn(
+        &self,
+        opener: StepId,
+        node: &Node,
+        iteration: u32,
+    ) -> Result<Option<EventKind>, Error> {
+        let shared = self.shared();
+        if !shared.events.wanted() {
+            return Ok(None);
+        }
+        let place = shared.runs.place(&self.run, opener.frame, opener.index).await?;
+        Ok(Some(EventKind::DidTurn { address: place.address(&node.path), iteration }))
     }
 
     /// Reports why the step is held up.

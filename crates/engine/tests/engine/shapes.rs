@@ -2,7 +2,8 @@
 
 use crate::support;
 
-use support::{Kit, flows, flows::Case, proof::Proof};
+use onceflow_engine::{EventKind, Options};
+use support::{Bed, Kit, flows, flows::Case, proof::Proof};
 
 async fn prove(make: impl FnOnce(&mut Kit) -> Case) -> Proof {
     let mut kit = Kit::default();
@@ -32,6 +33,34 @@ async fn an_each_gives_results_in_order_however_many_there_are() {
 async fn a_loop_may_go_round_a_thousand_times() {
     let proof = prove(|kit| flows::loop_of(kit, 1000)).await;
     assert_eq!(proof.kit.log.lock().unwrap().len(), 2000);
+}
+
+/// The end of such an iteration has no step of its own, and its events are those of any other.
+#[tokio::test]
+async fn an_iteration_of_a_loop_of_one_task_is_one_batch() {
+    let mut took = Vec::new();
+    for n in [10, 110] {
+        let mut kit = Kit::default();
+        let (start, expected) = flows::loop_of_one_task(&mut kit, n);
+        let bed = Bed::new();
+        let engine = bed.engine(&kit, Options::default());
+        let mut events = engine.events();
+        let before = bed.records.position();
+        assert_eq!(support::run(&engine, start).await, expected);
+        took.push(bed.records.position().0 - before.0);
+        engine.close().await;
+        let mut told = Vec::new();
+        while let Some(event) = events.recv().await {
+            match event.kind {
+                EventKind::DidCommit { address } => told.push(address),
+                EventKind::DidTurn { address, iteration } => told.push(format!("{address} {iteration}")),
+                _ => {}
+            }
+        }
+        assert_eq!(told.len() as i64, 2 * n - 1, "{told:?}");
+        assert_eq!(told[1], "/round 1", "{told:?}");
+    }
+    assert!(took[1] - took[0] <= 110, "a hundred iterations took {} batches", took[1] - took[0]);
 }
 
 #[tokio::test]

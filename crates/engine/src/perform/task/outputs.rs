@@ -7,7 +7,7 @@ use crate::{
     events::EventKind,
     kernel::{Stop, WorkCommit},
     perform::{
-        Work,
+        CommitEvents, Work,
         memo::StepMemo,
         patience::{Patience, Storing},
     },
@@ -135,9 +135,20 @@ impl StoredOutputs<'_> {
     async fn try_commit(&self) -> Result<WorkCommit, Error> {
         let (work, plan) = (self.work, &self.work.run.plan);
         let memo = self.memo.if_not_kept().await?;
-        let what = EventKind::DidCommit { address: work.address_if_wanted().await? };
+        // The writes of a transactional body may fill a batch.
+        let turn = if self.tx.is_none() { step::turn(plan, &work.taken, self.outcomes) } else { None };
+        let what = CommitEvents {
+            first: Some(EventKind::DidCommit { address: work.address_if_wanted().await? }),
+            turn: match &turn {
+                Some(turn) => work.did_turn(turn.opener, turn.node, turn.iteration).await?,
+                None => None,
+            },
+        };
         let commit = |state: RunState| {
-            let mut draft = step::commit(plan, state, &work.taken, self.outcomes);
+            let mut draft = match &turn {
+                Some(turn) => step::commit_and_turn(plan, state, &work.taken, self.outcomes, turn),
+                None => step::commit(plan, state, &work.taken, self.outcomes),
+            };
             if let Some((tx, now)) = self.tx.filter(|_| seams::commits_writes()) {
                 tx.apply_to(&mut draft.batch, now, work.taken.claim.name.as_bytes());
             }
@@ -146,6 +157,6 @@ impl StoredOutputs<'_> {
             }
             draft
         };
-        work.commit_outcome(self.changes, Some(what), commit).await
+        work.commit_outcome(self.changes, what, commit).await
     }
 }

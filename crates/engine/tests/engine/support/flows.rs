@@ -15,7 +15,7 @@ pub(crate) type Case = (Start, String);
 pub(crate) type Make = fn(&mut Kit) -> Case;
 
 /// All shapes that take few steps.
-pub(crate) const SMALL: [(&str, Make); 22] = [
+pub(crate) const SMALL: [(&str, Make); 24] = [
     ("chain of 4", |kit| chain_of(kit, 4)),
     ("chain of 8", |kit| chain_of(kit, 8)),
     ("diamond", diamond),
@@ -31,6 +31,8 @@ pub(crate) const SMALL: [(&str, Make); 22] = [
     ("handled", handled),
     ("loop of 1", |kit| loop_of(kit, 1)),
     ("loop of 2", |kit| loop_of(kit, 2)),
+    ("loop of one task", |kit| loop_of_one_task(kit, 3)),
+    ("loop of large values", loop_of_large_values),
     ("called twice", called_twice),
     ("recursive", |kit| recursive(kit, 3)),
     ("forwarded", forwarded),
@@ -194,6 +196,47 @@ pub(crate) fn loop_of(kit: &mut Kit, n: i64) -> Case {
     let round = ModuleKind::Loop { body, carried: vec![("y".into(), "x".into())], condition: "go".into() };
     let g = io().module("round", round).connect("x -> round.x; round.y -> y");
     (start(g).input("x", int(0)), format!("y={n}"))
+}
+
+/// A loop whose only step gives every output and the condition: its commit begins the next iteration.
+pub(crate) fn loop_of_one_task(kit: &mut Kit, n: i64) -> Case {
+    let next = spec("next", &[("x", Type::Int)], &[("out", Type::Int), ("go", Type::Bool)]);
+    let next = kit.add(next, move |_, inputs| {
+        let x = as_int(&inputs[0]) + 1;
+        Ok(vec![int(x), bool(x < n)])
+    });
+    let body = io().output("go", Type::Bool).task("next", &next);
+    let body = body.connect("x -> next.x; next.out -> y; next.go -> go").graph();
+    let round = ModuleKind::Loop { body, carried: vec![("y".into(), "x".into())], condition: "go".into() };
+    let g = io().module("round", round).connect("x -> round.x; round.y -> y");
+    (start(g).input("x", int(0)), format!("y={n}"))
+}
+
+/// As [`loop_of_one_task`], with values that are stored: one is carried, one is dropped
+/// by every iteration but the last, and one is held by the frame.
+pub(crate) fn loop_of_large_values(kit: &mut Kit) -> Case {
+    let grow = spec(
+        "grow",
+        &[("v", Type::Bytes), ("fixed", Type::Bytes)],
+        &[("v", Type::Bytes), ("b", Type::Bytes), ("go", Type::Bool)],
+    );
+    let grow = kit.add(grow, |_, inputs| match (&inputs[0], &inputs[1]) {
+        (Data::Bytes(v), Data::Bytes(fixed)) => {
+            let n = i64::from(v[0]) + i64::from(fixed[0]);
+            Ok(vec![bytes(2048 + n as usize, n), bytes(200_000, n), bool(n < 4)])
+        }
+        other => Err(Failure::new(format!("{other:?}"))),
+    });
+    let io = || {
+        let g = G::new().input("v", Type::Bytes).input("fixed", Type::Bytes);
+        g.output("v2", Type::Bytes).output("b", Type::Bytes)
+    };
+    let body = io().output("go", Type::Bool).task("grow", &grow);
+    let body = body.connect("v -> grow.v; fixed -> grow.fixed; grow.v -> v2; grow.b -> b; grow.go -> go").graph();
+    let round = ModuleKind::Loop { body, carried: vec![("v2".into(), "v".into())], condition: "go".into() };
+    let g = io().module("round", round);
+    let g = g.connect("v -> round.v; fixed -> round.fixed; round.v2 -> v2; round.b -> b");
+    (start(g).input("v", bytes(2048, 1)).input("fixed", bytes(3000, 1)), "v2=2052 bytes b=200000 bytes".into())
 }
 
 pub(crate) fn called_twice(kit: &mut Kit) -> Case {
