@@ -105,10 +105,7 @@ pub enum Error {
     /// Some compensations of the run failed: the run neither starts again nor ends until they are retried
     /// ([`Handle::retry`](crate::Handle::retry)), resolved ([`Handle::resolve`](crate::Handle::resolve)) or given up
     /// ([`Handle::abandon`](crate::Handle::abandon)).
-    #[error(
-        "run `{key}` could not be undone: {}; try that again, report its outcome, or give it up",
-        failures(steps)
-    )]
+    #[error("run `{key}` could not be undone: {}; try that again, report its outcome, or give it up", failures(steps))]
     NotUndone {
         /// The run.
         key: String,

@@ -372,7 +372,10 @@ impl RunLog {
             // The run has ended or begun again, or another worker has sealed the log.
             self.tried = None;
         }
-        Err(Error::Refused { key: self.key.to_string(), why: String::from("its event log is changed by other workers all the time") })
+        Err(Error::Refused {
+            key: self.key.to_string(),
+            why: String::from("its event log is changed by other workers all the time"),
+        })
     }
 
     fn drop_news(&mut self) {

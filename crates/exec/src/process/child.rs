@@ -41,7 +41,10 @@ impl Child {
             }
             process.wait()?;
         }
-        Err(io::Error::new(io::ErrorKind::Interrupted, "the process was killed each time before it could execute its program"))
+        Err(io::Error::new(
+            io::ErrorKind::Interrupted,
+            "the process was killed each time before it could execute its program",
+        ))
     }
 
     /// Its process id.

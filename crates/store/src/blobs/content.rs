@@ -123,7 +123,11 @@ pub(super) fn of_len(chunks: Chunks, name: ObjectName, place: Arc<str>, len: u64
                     let left = left - chunk.len() as u64;
                     Ok(Some((chunk, (chunks, left))))
                 }
-                _ => Err(Error::damaged(name, &place, format!("{len} bytes were to be read, and a different number was"))),
+                _ => Err(Error::damaged(
+                    name,
+                    &place,
+                    format!("{len} bytes were to be read, and a different number was"),
+                )),
             }
         }
     };

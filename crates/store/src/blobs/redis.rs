@@ -174,7 +174,9 @@ impl RedisObjects {
     /// another.
     async fn compare(&self, name: ObjectName, stored: ContentInfo) -> Result<ContentInfo, Error> {
         let chunks = match self.read_range(name, None).await {
-            Err(Error::Missing { .. }) => return Err(Error::unknown(&self.place, "it was stored, and has disappeared")),
+            Err(Error::Missing { .. }) => {
+                return Err(Error::unknown(&self.place, "it was stored, and has disappeared"));
+            }
             read => read?,
         };
         if digest(chunks).await? == stored {
