@@ -196,6 +196,9 @@ fn say(printer: &Printer, ms: u64, run: &str, what: &EventKind, took: Option<u64
         EventKind::DidMarkUnknown { address } => printer.say(format!("unknown {}", at(address))),
         EventKind::DidUndo { address } => printer.say(format!("undone  {}", at(address))),
         EventKind::HeldUp { address, why } => printer.warn(format!("held up {}: {why}", at(address))),
+        EventKind::CleanupFailed { address, why } => {
+            printer.warn(format!("{}: {why}; the outcome stands", at(address)));
+        }
         EventKind::DidLose { address } => printer.warn(format!(
             "{}    {}: it took too long to say that it lives, so another worker has it; what it gave here is not taken",
             printer.ink(Ink::Yellow, "lost"),
