@@ -181,6 +181,7 @@ impl History {
             }
             // A step that waits for an event is under way until the event comes.
             EventKind::DidTurn { .. } | EventKind::WillWait { .. } | EventKind::HeldUp { .. } => {}
+            EventKind::CleanupFailed { .. } => {}
             EventKind::DidUse { address, used, .. } => {
                 if let Some(at) = self.running.get(address) {
                     // Several fused tasks are one attempt.

@@ -90,6 +90,8 @@ pub(crate) struct Progress {
     /// Groups in the order of their first events.
     pub(crate) groups: Vec<(String, Group)>,
     at: BTreeMap<String, usize>,
+    /// Cleanups of scopes that failed: the address of the step, and why. The outcomes stand.
+    pub(crate) failed_cleanups: Vec<(String, String)>,
     pub(crate) failures: Vec<Failed>,
     pub(crate) end: Option<RunStatus>,
     pub(crate) started_ms: Option<u64>,
@@ -325,6 +327,14 @@ impl Progress {
                 None
             }
             EventKind::DidTurn { .. } | EventKind::DidUse { .. } | EventKind::HeldUp { .. } => None,
+            EventKind::CleanupFailed { address, why } => {
+                let failed = (address.clone(), why.clone());
+                // A worker that was killed before the step's commit has reported it too.
+                if self.failed_cleanups.len() < FAILURES_MAX && !self.failed_cleanups.contains(&failed) {
+                    self.failed_cleanups.push(failed);
+                }
+                None
+            }
             EventKind::DidFail(failed) => {
                 let took = self.ends(ms, &failed.address);
                 self.group(&failed.address).failed.insert(failed.address.to_string());

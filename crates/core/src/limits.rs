@@ -25,6 +25,10 @@ pub const ROW_BYTES_MAX: usize = 1 << 20;
 /// Bytes of all rows put by one batch: a log group and a socket frame must be able to hold them.
 pub const BATCH_BYTES_MAX: usize = 4 << 20;
 
+/// Activities of durable scopes that one process runs at once; the others wait as rows. Each is usually a process of its
+/// own, of which a machine takes some dozens.
+pub const SCOPE_ACTIVITIES_MAX: usize = 64;
+
 /// Bytes in a name or in a group's id. Long paths get a short id; see rule 30 of the kernel.
 pub const NAME_BYTES_MAX: usize = 512;
 

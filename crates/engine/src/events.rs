@@ -105,6 +105,13 @@ pub enum EventKind {
         /// Its status.
         how: RunStatus,
     },
+    /// A cleanup of the step's scope failed. The outcome of the step, or of its run, stands.
+    CleanupFailed {
+        /// The address of the step.
+        address: String,
+        /// The cleanup, and why it failed.
+        why: String,
+    },
 }
 
 impl EventKind {
@@ -121,6 +128,7 @@ impl EventKind {
             | EventKind::WillWait { address }
             | EventKind::DidLose { address }
             | EventKind::HeldUp { address, .. }
+            | EventKind::CleanupFailed { address, .. }
             | EventKind::DidUndo { address } => Some(address),
             EventKind::DidFail(failed) => Some(&failed.address),
             EventKind::DidStart { .. } | EventKind::DidEnd { .. } => None,
@@ -157,6 +165,7 @@ impl std::fmt::Display for EventKind {
             EventKind::DidLose { address } => write!(f, "did lose {address} to another worker"),
             EventKind::HeldUp { address, why } => write!(f, "{address} is held up: {why}"),
             EventKind::DidUndo { address } => write!(f, "did undo {address}"),
+            EventKind::CleanupFailed { address, why } => write!(f, "{address}: {why}; its outcome stands"),
             EventKind::DidEnd { how } => write!(f, "did end: {how}"),
         }
     }

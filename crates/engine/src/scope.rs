@@ -24,10 +24,10 @@ pub use body::{
     Packet, ScopeBody,
 };
 pub use cell::{SessionHandle, SessionOutlet};
-pub(crate) use durable::ScopeStore;
 pub use durable::{
     Activity, ActivityBody, BufferAccess, DescribeRow, DurableBody, DurableCleanup, DurableEnd, DurableScope,
-    InlineBody, ScopeHost, ScopeHostOptions, SessionId, end_scope, enter_scope,
+    InlineBody, ScopeHost, ScopeHostOptions, SessionId, end_scope, enter_scope, sessions_left_open,
 };
+pub(crate) use durable::{OpenSession, ScopeStore};
 pub use keys::{BufferChange, ErasedKey};
 pub use service::{LightService, OpenOrder, OpenOrders};

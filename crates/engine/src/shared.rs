@@ -7,6 +7,7 @@ use crate::{
 };
 use onceflow_core::{
     Fences, Key, Row, Shard,
+    limits::SCOPE_ACTIVITIES_MAX,
     protocol::{ids::RunId, keys::Keys, step},
 };
 use onceflow_store::{Records, World, values::Values};
@@ -59,6 +60,7 @@ impl Shared {
             world: of_world,
             shard,
             lease_ms,
+            activities: Arc::new(tokio::sync::Semaphore::new(options.running_max.clamp(1, SCOPE_ACTIVITIES_MAX))),
         });
         let resources = Mutex::new(Arc::new(std::mem::take(&mut options.resources)));
         let kernel = Arc::new(Kernel {

@@ -128,6 +128,8 @@ pub(crate) struct Aside {
     pub(crate) wants_log: bool,
     pub(crate) wrote: Mutex<Option<Vec<u8>>>,
     pub(crate) used: Mutex<Option<Used>>,
+    /// Cleanups that failed beside the outcome.
+    pub(crate) failed_cleanups: Mutex<Vec<String>>,
     /// Causes to add to the failure if the attempt is ended by its timeout.
     pub(crate) last_words: Mutex<Vec<String>>,
 }
@@ -160,7 +162,8 @@ pub(crate) struct At {
 /// A part of a step, which has a key and a task of its own.
 #[derive(Clone)]
 pub(crate) struct StepPart {
-    name: String,
+    /// Stands behind the address of the step; `None` for the step itself, as it was when it opened a session.
+    name: Option<String>,
     key: String,
     spec: Arc<TaskSpec>,
 }
@@ -206,9 +209,43 @@ impl Step {
             program: program.clone(),
             node: *node,
             resources: resources.clone(),
-            part: Some(StepPart { name: name.to_owned(), key, spec: spec.into() }),
+            part: Some(StepPart { name: Some(name.to_owned()), key, spec: spec.into() }),
         };
         Step { fused: self.fused, ..Step::new(Arc::new(at), self.task, self.attempt) }
+    }
+
+    /// A step of an earlier plan, which is in no program any more, with the session that it has opened as its key.
+    pub(crate) fn of_open_session(
+        (run, resources): (RunId, Arc<Resources>),
+        (address, session): (&str, &str),
+        task: TaskSpec,
+    ) -> Self {
+        let at = At {
+            run,
+            inputs: vec![],
+            place: InstancePath { call: address.to_owned(), numbers: vec![] },
+            program: Arc::new(Program { blocks: vec![], tasks: vec![], constants: vec![] }),
+            node: (u32::MAX, 0),
+            resources,
+            part: Some(StepPart { name: None, key: session.to_owned(), spec: task.into() }),
+        };
+        Step::new(Arc::new(at), 0, 1)
+    }
+
+    /// It is a part of a step, or a step of an earlier plan: it has a key and a task of its own.
+    pub(crate) fn is_part(&self) -> bool {
+        self.at.part.is_some()
+    }
+
+    pub(crate) fn resources(&self) -> Arc<Resources> {
+        self.at.resources.clone()
+    }
+
+    /// Reports a problem that does not change the outcome of the step: an event of the run says it, and `show`.
+    pub fn report_failed_cleanup(&self, why: String) {
+        if let Some(aside) = &self.aside {
+            lock(&aside.failed_cleanups).push(why);
+        }
     }
 
     /// The run it belongs to.
@@ -306,8 +343,8 @@ impl Step {
 
 impl At {
     pub(crate) fn address(&self, fused: Option<u16>) -> String {
-        match &self.part {
-            Some(part) => format!("{}/{}", self.step_address(fused), part.name),
+        match self.part.as_ref().and_then(|part| part.name.as_ref()) {
+            Some(name) => format!("{}/{name}", self.step_address(fused)),
             None => self.step_address(fused),
         }
     }
@@ -350,10 +387,11 @@ pub trait Body: Any + Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Ends what stopped attempts at the step have left open in the store, because its run is cancelled. Called with the
-    /// step claimed, before the step is given up; perhaps by another process than the attempts', perhaps several times.
-    /// The run ends only after it. `None`, the default, if the body leaves nothing open.
-    fn end_left_open(&self, step: Step) -> Option<BoxFuture<'static, Result<(), Failure>>> {
+    /// Ends a session that the step has opened in the store and will not go on with, because its run ends or has a new
+    /// plan. The step is as it was when it opened the session; perhaps another process did, perhaps this is called
+    /// several times. The run ends only after it. Answers the cleanups that failed; they are reported. A failure that is
+    /// not final is tried again. `None`, the default, if the body leaves nothing open.
+    fn end_left_open(&self, step: Step) -> Option<BoxFuture<'static, Result<Vec<String>, Failure>>> {
         let _ = step;
         None
     }

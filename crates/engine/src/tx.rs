@@ -4,7 +4,15 @@
 
 use crate::{Error, shared::Shared, shared::lock};
 use bytes::Bytes;
-use onceflow_core::{Batch, Group, Key, Name, Row, Timestamp, limits::ROW_BYTES_MAX, protocol::rows::Phase};
+use onceflow_core::{
+    Batch, Group, Key, Name, Row, Timestamp,
+    limits::ROW_BYTES_MAX,
+    protocol::{
+        claim::WorkClaim,
+        keys::Keys,
+        rows::{self, Phase, RunState},
+    },
+};
 use onceflow_store::records::Scan;
 use std::{
     collections::BTreeMap,
@@ -15,7 +23,14 @@ use std::{
 #[derive(Clone)]
 pub struct Tx {
     rows: FlowRows,
+    step: Arc<StepClaim>,
     done: Arc<Mutex<Done>>,
+}
+
+/// The claim of a step, and the generation of its run that the step belongs to.
+pub(crate) struct StepClaim {
+    pub(crate) claim: WorkClaim,
+    pub(crate) keys: Keys,
 }
 
 #[derive(Default)]
@@ -23,6 +38,8 @@ struct Done {
     read: BTreeMap<Name, Option<Row>>,
     written: BTreeMap<Name, Option<Row>>,
     sent: Vec<Row>,
+    /// Rows that are not the flow's own, and that the commit deletes.
+    deleted: Vec<Key>,
     /// The store's error on a read: it excuses a failure of the body.
     trouble: Option<onceflow_store::Error>,
 }
@@ -31,8 +48,8 @@ const ROW: &[u8] = b"r";
 const OUTBOX: &[u8] = b"o";
 
 impl Tx {
-    pub(crate) fn new(rows: FlowRows) -> Self {
-        Tx { rows, done: Arc::default() }
+    pub(crate) fn new(rows: FlowRows, step: StepClaim) -> Self {
+        Tx { rows, step: Arc::new(step), done: Arc::default() }
     }
 
     /// A row of the flow, as this transaction sees it.
@@ -74,14 +91,21 @@ impl Tx {
         lock(&self.done).written.insert(Name::join(&[ROW, name.as_bytes()]), None);
     }
 
-    /// The key of a row of the flow.
-    pub(crate) fn key(&self, name: &str) -> Key {
-        self.rows.key(name)
+    /// Deletes a row that is not the flow's own, with the commit of the step.
+    pub(crate) fn delete_key(&self, key: Key) {
+        lock(&self.done).deleted.push(key);
     }
 
-    /// Removes a row of the flow by its whole name.
-    pub(crate) fn delete_name(&self, name: &Name) {
-        lock(&self.done).written.insert(name.clone(), None);
+    /// Requires that the step is still claimed here and belongs to the valid plan of its run. False if the run has a
+    /// new plan or dispatches nothing, so that the batch must not be committed.
+    pub(crate) async fn require_step(&self, batch: &mut Batch) -> Result<bool, Error> {
+        let StepClaim { claim, keys } = &*self.step;
+        let Some(row) = self.rows.shared.row(keys.state()).await? else { return Ok(false) };
+        let state: RunState = rows::read(&row).ok_or_else(|| Error::damaged("the state of a run"))?;
+        let goes_on = matches!(state.phase, Phase::Running | Phase::Failing);
+        claim.require(batch);
+        batch.require_equals(keys.state(), row);
+        Ok(goes_on && state.generation == keys.generation)
     }
 
     /// The run of a step goes on, so that the step is done or taken up again.
@@ -115,6 +139,9 @@ impl Tx {
                 Some(row) => batch.put(key, row.clone()),
                 None => batch.delete(key),
             };
+        }
+        for key in &done.deleted {
+            batch.delete(key.clone());
         }
         for (at, row) in (0_u32..).zip(&done.sent) {
             let name = Name::join(&[OUTBOX, &now.to_sortable(), step, &at.to_be_bytes()]);

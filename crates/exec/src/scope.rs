@@ -17,7 +17,7 @@ use onceflow_core::{
 use onceflow_engine::{
     scope::{
         Activity, BufferAccess, DescribeRow, DurableBody, DurableCleanup, DurableEnd, DurableScope, end_scope,
-        enter_scope,
+        enter_scope, sessions_left_open,
     },
     task::{Attempt, Body, Data, Failure, Step},
 };
@@ -34,24 +34,19 @@ impl Body for Scopes {
         Attempt::Async(Box::pin(async move { run(&shared, &step, inputs).await }))
     }
 
-    fn end_left_open(&self, step: Step) -> Option<BoxFuture<'static, Result<(), Failure>>> {
+    fn end_left_open(&self, step: Step) -> Option<BoxFuture<'static, Result<Vec<String>, Failure>>> {
         let shared = self.0.clone();
         Some(Box::pin(async move { end_session(&shared, &step).await }))
     }
 }
 
-/// Cancels the session that the step has left open, and waits for its cleanup.
-async fn end_session(shared: &Arc<ExecutorContext>, step: &Step) -> Result<(), Failure> {
+/// Cancels the session that the step has left open, and waits for its cleanup. Answers the problems of the cleanup.
+async fn end_session(shared: &Arc<ExecutorContext>, step: &Step) -> Result<Vec<String>, Failure> {
     let (_, action) = crate::action(step)?;
     let Action::Scope(action) = action else { return Err(crate::not_for("scope")) };
     let ended = end_scope(step, build(&action, shared, step)?).await;
     let ended = ended.map_err(|error| codes::because(Failure::new("the scope was not ended"), error.to_string()))?;
-    let mishaps = ended.iter().flat_map(|ended| &ended.mishaps).map(ToString::to_string);
-    let causes: Vec<_> = mishaps.collect();
-    match causes.is_empty() {
-        true => Ok(()),
-        false => Err(causes.into_iter().fold(Failure::new("a cleanup flow of the scope failed"), codes::because)),
-    }
+    Ok(ended.iter().flat_map(|ended| &ended.mishaps).map(ToString::to_string).collect())
 }
 
 async fn run(shared: &Arc<ExecutorContext>, step: &Step, inputs: Vec<Data>) -> Result<Vec<Data>, Failure> {
@@ -62,12 +57,27 @@ async fn run(shared: &Arc<ExecutorContext>, step: &Step, inputs: Vec<Data>) -> R
         first.insert(spec.inputs[at].name.clone(), job::input(spec, at, data)?.to_json());
     }
     let scope = build(&action, shared, step)?;
+    let failed = |error: onceflow_engine::Error| {
+        codes::because(Failure::new("sessions that earlier plans left open were not found"), error.to_string())
+    };
+    // Inputs or operations have changed since: what those sessions hold is released before it is asked for again.
+    for left in sessions_left_open(step).await.map_err(failed)? {
+        for problem in end_session(shared, &left).await? {
+            report(step, &problem);
+        }
+    }
     let ended = enter_scope(step, scope, row(&Value::Object(first))).await;
     let ended = ended.map_err(|error| codes::because(Failure::new("the scope was not entered"), error.to_string()))?;
     for mishap in &ended.mishaps {
-        tracing::warn!("{}: {mishap}", step.address());
+        report(step, &mishap.to_string());
     }
     outputs(spec, &action, ended)
+}
+
+/// Reports a cleanup that failed: the result of the step stands.
+fn report(step: &Step, problem: &str) {
+    tracing::warn!("{}: {problem}", step.address());
+    step.report_failed_cleanup(problem.to_owned());
 }
 
 /// The outputs of the step: fields of the result, or the result itself; streams by their names.

@@ -96,6 +96,9 @@ fn line(ms: u64, what: &EventKind) -> Value {
         EventKind::DidMarkUnknown { address } => json!({"t": ms, "event": "did-lose-track", "step": address}),
         EventKind::DidLose { address } => json!({"t": ms, "event": "did-lose", "step": address}),
         EventKind::HeldUp { address, why } => json!({"t": ms, "event": "held-up", "step": address, "why": why}),
+        EventKind::CleanupFailed { address, why } => {
+            json!({"t": ms, "event": "cleanup-failed", "step": address, "why": why})
+        }
         EventKind::DidUndo { address } => json!({"t": ms, "event": "did-undo", "step": address}),
         EventKind::DidEnd { how } => json!({"t": ms, "event": "did-end", "how": how.to_string()}),
     }

@@ -97,6 +97,10 @@ pub(crate) async fn run(args: &args::Show, location: StoreLocation, printer: &Pr
         text.push_str(&format!("{}\n", view::failure_to(printer, "not undone", failed)));
     }
     text.push_str(&more(run.not_undone.len(), "were not undone"));
+    for (address, why) in progress.failed_cleanups.iter().take(FAILURES_MAX) {
+        let name = words::step(address);
+        text.push_str(&format!("{} {name}: {why}; the outcome stands\n", printer.ink(Ink::Yellow, "cleanup ")));
+    }
     for waits in waiting.iter().take(FAILURES_MAX) {
         let name = words::step(&waits.step.address);
         match waits.event() {
@@ -239,6 +243,7 @@ impl ShownRun<'_> {
             "steps": self.progress.groups.iter().map(step).collect::<Vec<_>>(),
             "workers": self.others.there, "lacking": self.others.lacking,
             "silent": self.others.silent.iter().map(Silent::to_json).collect::<Vec<_>>(),
+            "failed_cleanups": self.progress.failed_cleanups.iter().map(failed_cleanup).collect::<Vec<_>>(),
             "not_undone": failed_json(&run.not_undone), "next": printer.on_same_store(&self.next()),
         })
     }
@@ -302,6 +307,10 @@ impl ShownRun<'_> {
             false => format!("{what}; whoever goes on takes {them} up at once\n"),
         }
     }
+}
+
+fn failed_cleanup((address, why): &(String, String)) -> Value {
+    json!({ "step": words::step(address), "why": why })
 }
 
 fn told(group: &Group, is_attended: bool) -> Option<String> {

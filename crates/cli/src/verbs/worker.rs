@@ -196,6 +196,9 @@ fn say(printer: &Printer, ms: u64, run: &str, what: &EventKind, took: Option<u64
         EventKind::DidMarkUnknown { address } => printer.say(format!("unknown {}", at(address))),
         EventKind::DidUndo { address } => printer.say(format!("undone  {}", at(address))),
         EventKind::HeldUp { address, why } => printer.warn(format!("held up {}: {why}", at(address))),
+        EventKind::CleanupFailed { address, why } => {
+            printer.warn(format!("{}: {why}; the outcome stands", at(address)));
+        }
         EventKind::DidLose { address } => printer.warn(format!(
             "{}    {}: its heartbeats came too late, so another worker has it; its result here is dropped",
             printer.ink(Ink::Yellow, "lost"),

@@ -90,6 +90,11 @@ impl Bars {
                 let _lost_with_the_terminal = self.all.println(format!("held up {}: {why}", words::step(address)));
                 return;
             }
+            EventKind::CleanupFailed { address, why } => {
+                let said = format!("warning: {}: {why}; the outcome stands", words::step(address));
+                let _lost_with_the_terminal = self.all.println(said);
+                return;
+            }
             EventKind::DidFail(failed) => &*failed.address,
             EventKind::DidOpen { address, .. } => address,
             EventKind::DidEnd { .. } => return self.show_all(progress),

@@ -60,6 +60,10 @@ impl Lines {
                 printer.say(format!("{} {}: {why}", printer.ink(Ink::Yellow, "held up"), words::step(address)));
                 return;
             }
+            EventKind::CleanupFailed { address, why } => {
+                printer.warn(format!("{}: {why}; the outcome stands", words::step(address)));
+                return;
+            }
             EventKind::WillWait { address } => {
                 format!("{}   {}", printer.ink(Ink::Yellow, "waits"), words::step(address))
             }

@@ -145,3 +145,76 @@ steps:
         assert!(all.contains(wanted), "{wanted} is missing in\n{all}");
     }
 }
+
+#[test]
+fn killed_delivery_started_with_other_inputs_releases_the_first_robot_first() {
+    let (bed, mut args, gate) = slow_delivery();
+    let mut child = bed.start(&words(&args));
+    gate.until_there();
+    signal(&child, "KILL");
+    child.wait().expect("it was killed");
+    let order = args.iter_mut().find(|arg| **arg == "order=soup").expect("the order");
+    *order = String::from("order=tea");
+    *args.last_mut().expect("arguments") = String::from("drive=true");
+    bed.run(&words(&args)).ends(0);
+    let ledger = bed.read("ledger");
+    let kinds: Vec<_> = ledger.lines().filter_map(|note| note.split(' ').next()).collect();
+    assert_eq!(kinds, ["reserved", "released", "reserved", "released"], "{ledger}");
+    bed.run(&["fsck", "--at-rest"]).ends(0);
+}
+
+#[test]
+fn killed_delivery_whose_step_is_gone_releases_its_robot_before_the_run_ends() {
+    let (bed, args, gate) = slow_delivery();
+    let mut child = bed.start(&words(&args));
+    gate.until_there();
+    signal(&child, "KILL");
+    child.wait().expect("it was killed");
+    let flow = "flow: delivery\ninputs: { order: text }\nsteps:\n  say: { run: 'echo ${{ inputs.order }}', out: { said: stdout } }\noutputs: { said: say.said }\n";
+    bed.write("flow.yaml", flow);
+    bed.run(&["run", "flow.yaml", "--input", "order=soup"]).ends(0);
+    nothing_is_left(&bed);
+}
+
+#[test]
+fn killed_delivery_with_a_changed_scope_is_cleaned_with_the_scope_it_began_with() {
+    let (bed, mut args, gate) = slow_delivery();
+    let mut child = bed.start(&words(&args));
+    gate.until_there();
+    signal(&child, "KILL");
+    child.wait().expect("it was killed");
+    bed.write("flow.yaml", &bed.read("flow.yaml").replace("echo \"released", "echo \"freed"));
+    *args.last_mut().expect("arguments") = String::from("drive=true");
+    bed.run(&words(&args)).ends(0);
+    let ledger = bed.read("ledger");
+    let kinds: Vec<_> = ledger.lines().filter_map(|note| note.split(' ').next()).collect();
+    assert_eq!(kinds, ["reserved", "released", "reserved", "freed"], "{ledger}");
+    bed.run(&["fsck", "--at-rest"]).ends(0);
+}
+
+#[test]
+fn failed_cleanup_is_reported_and_the_result_stands() {
+    let (bed, args) = delivery("true");
+    bed.write("flow.yaml", &bed.read("flow.yaml").replace("done\n    out", "done; exit 3\n    out"));
+    let said = bed.run(&words(&args)).ends(0);
+    assert_eq!(said.json()["delivered"], "soup");
+    assert!(said.all().contains("cleanup release"), "{}", said.all());
+    let shown = bed.run(&["show", "delivery"]).ends(0);
+    assert!(shown.all().contains("cleanup release") && shown.all().contains("the outcome stands"), "{}", shown.all());
+    let data = bed.run(&["show", "delivery", "--json"]).ends(0).json();
+    assert_eq!(data["failed_cleanups"][0]["step"], "deliver", "{data}");
+}
+
+#[test]
+fn cleanup_that_fails_when_a_run_is_cancelled_is_reported() {
+    let (bed, args, gate) = slow_delivery();
+    bed.write("flow.yaml", &bed.read("flow.yaml").replace("done\n    out", "done; exit 3\n    out"));
+    let mut child = bed.start(&words(&args));
+    gate.until_there();
+    signal(&child, "KILL");
+    child.wait().expect("it was killed");
+    bed.run(&["cancel", "delivery"]).ends(5);
+    let shown = bed.run(&["show", "delivery"]).ends(0);
+    assert!(shown.all().contains("cleanup release"), "{}", shown.all());
+    nothing_is_left(&bed);
+}

@@ -21,6 +21,8 @@
 //! | `E` run | `b` worker, number | a block of events that this worker logged |
 //! | `E` run | `h0` worker | the counts of what this worker logged; changes whenever one of its blocks does |
 //! | `E` run | `h1` | the value that earlier blocks were sealed into |
+//! | `S` run | `o` session | a session of a scope that a step of the run has open; the run ends after it |
+//! | `S` run | `e` session | the end of such a session, and messages of its streams, until the step has taken it |
 //! | `wanted` | digest | the tasks of such a queue: see [`unserved_name`] |
 //! | `timers` | deadline, run, step | [`Timer`](super::timer::Timer): wakes a suspended step |
 //! | `workers` | incarnation | the registration of a worker, with its last heartbeat |
@@ -74,6 +76,11 @@ pub fn logs(run: RunId) -> Group {
 /// Returns the group of the reasons why steps of a run ran, by plan; kept as long as its history.
 pub fn reasons(run: RunId) -> Group {
     Group::rows([&b"W"[..], &run.0].concat())
+}
+
+/// Returns the group of the sessions of scopes that a run has open, whichever of its plans opened them.
+pub fn sessions(run: RunId) -> Group {
+    Group::rows([&b"S"[..], &run.0].concat())
 }
 
 /// Returns the group of the event log of a run; kept as long as its history.

@@ -54,6 +54,13 @@ pub enum CancelCause {
         /// The limit.
         max: u32,
     },
+    /// One event would change more than a batch of the store takes.
+    TooLarge {
+        /// The operation that got most of it.
+        at: String,
+        /// The limit, in the words of the store.
+        limit: String,
+    },
 }
 
 /// A message that went no further, or that will never come.
@@ -163,7 +170,9 @@ impl Cancellation {
             }
         }
         match &self.cause {
-            CancelCause::Triggered { at, .. } | CancelCause::Rounds { at, .. } => (at.clone(), self.cause.to_string()),
+            CancelCause::Triggered { at, .. } | CancelCause::Rounds { at, .. } | CancelCause::TooLarge { at, .. } => {
+                (at.clone(), self.cause.to_string())
+            }
             _ => (String::new(), self.cause.to_string()),
         }
     }
@@ -199,6 +208,7 @@ impl fmt::Display for CancelCause {
             CancelCause::Supplanted => f.write_str("a later request took its place"),
             CancelCause::Deadline { after_ms } => write!(f, "not done within {after_ms} ms"),
             CancelCause::Rounds { max, .. } => write!(f, "more than {max} messages round a cycle"),
+            CancelCause::TooLarge { limit, .. } => write!(f, "one event changes too much for one commit: {limit}"),
         }
     }
 }

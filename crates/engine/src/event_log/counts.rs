@@ -141,7 +141,8 @@ impl Counting {
             EventKind::DidStart { .. }
             | EventKind::DidEnd { .. }
             | EventKind::DidTurn { .. }
-            | EventKind::HeldUp { .. } => {}
+            | EventKind::HeldUp { .. }
+            | EventKind::CleanupFailed { .. } => {}
         }
     }
 

@@ -314,7 +314,7 @@ impl RunLog {
         let was_listed = of.is_some_and(|address| self.listed.contains(address));
         let is_exceptional = match what {
             EventKind::DidFail(_) | EventKind::WillWait { .. } | EventKind::DidMarkUnknown { .. } => true,
-            EventKind::DidUndo { .. } | EventKind::HeldUp { .. } => true,
+            EventKind::DidUndo { .. } | EventKind::HeldUp { .. } | EventKind::CleanupFailed { .. } => true,
             EventKind::DidOpen { address, .. } => !address.trim_start_matches('/').contains(['/', '[', '@']),
             _ => was_listed,
         };

@@ -1,6 +1,6 @@
 //! Settles a run that has no step in flight: decides how it goes on, and folds it when it is done.
 
-use super::{Job, Work, folding};
+use super::{Job, Work, folding, task::end_open_sessions};
 use crate::{Error, RunStatus, error::DAMAGE, events::EventKind, kernel::WorkCommit, seams};
 use onceflow_core::{
     Name, Row,
@@ -40,7 +40,13 @@ impl Settling<'_> {
         let whys: Vec<_> = parked.iter().map(|(_, _, parked)| parked.why.clone()).collect();
         let registered = self.work.rows().registrations().await?;
         let undos = seams::first_to_undo(&registered).map(|registration| registration.number);
-        let next = match run::ending(state.phase, outputs.is_some(), &whys, undos.is_some()) {
+        let ending = run::ending(state.phase, outputs.is_some(), &whys, undos.is_some());
+        let is_last = matches!(ending, Ending::Done | Ending::Undo(_) | Ending::Remove(_));
+        if is_last && !Box::pin(end_open_sessions(self.work)).await? {
+            self.work.pause_and_give_back().await?;
+            return Ok(None);
+        }
+        let next = match ending {
             Ending::Done => return self.finish(outputs.expect("all outputs are there"), &arrived).await,
             Ending::Leave => return self.leave().await,
             Ending::Unpark => return self.unpark(&parked).await,

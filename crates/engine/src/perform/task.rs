@@ -17,12 +17,13 @@ use crate::{
     seams,
     shared::lock,
     task::{Body, Data, Failure, FlowRows, Tx, Verdict},
+    tx::StepClaim,
     worker::Reserved,
 };
 use body::{BodyRun, Interrupted};
 pub(super) use body::{Started, blocking, overrun, panicked, walled};
 use futures_util::future::{Either, select};
-pub(in crate::perform) use left_open::end_left_open;
+pub(in crate::perform) use left_open::end_open_sessions;
 use onceflow_core::{
     limits,
     model::{Effect, TaskSpec, program::NodeOp},
@@ -313,7 +314,8 @@ pub(super) fn pause_ms(spec: &TaskSpec, failed: u32, chance: u128) -> u64 {
 
 /// The rows of the flow that a step belongs to, as its transaction.
 fn tx_of(work: &Work<'_>) -> Tx {
-    Tx::new(FlowRows::new(work.shared().clone(), &work.run.header.flow))
+    let step = StepClaim { claim: work.taken.claim.clone(), keys: work.run.plan.keys.clone() };
+    Tx::new(FlowRows::new(work.shared().clone(), &work.run.header.flow), step)
 }
 
 #[cfg(test)]

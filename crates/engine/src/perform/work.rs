@@ -1,7 +1,7 @@
 //! The step that is performed: its identity, its commits and events, and the ways in which it is given back, parked or
 //! failed. The kinds of steps (the files beside this one) decide which of these happens.
 
-use super::task::{end_left_open, shortened};
+use super::task::shortened;
 use crate::{
     Error,
     data::Scratch,
@@ -265,9 +265,6 @@ impl Work<'_> {
         if phase.dispatches() || !phase.is_open() {
             self.pause_and_give_back().await?;
             return Ok(None);
-        }
-        if phase == Phase::Cancelling && !end_left_open(self).await? {
-            return self.give_back().await.map(|()| None);
         }
         let park = |state: RunState| step::park(&self.run.plan, state, &self.taken, Why::NotStarted, state.phase);
         self.commit(&[], None, park).await.map(WorkCommit::next)

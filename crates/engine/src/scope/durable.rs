@@ -15,6 +15,7 @@
 //! | `writer` | the holder of a session: reads, commits, waits |
 //! | `activity` | runs one activity, and commits its answer |
 //! | `entry` | a scope as a step of a flow |
+//! | `open_sessions` | the sessions that a run has open |
 //! | `host` | claims, heartbeats, takeover; opens sessions and awaits their ends |
 
 mod activity;
@@ -22,6 +23,7 @@ mod body;
 mod entry;
 mod host;
 mod keys;
+mod open_sessions;
 mod turn;
 mod writer;
 
@@ -29,6 +31,7 @@ pub use body::{
     Activity, ActivityBody, BufferAccess, DescribeRow, DurableBody, DurableCleanup, DurableScope, InlineBody,
 };
 pub(crate) use entry::ScopeStore;
-pub use entry::{end_scope, enter_scope};
+pub use entry::{end_scope, enter_scope, sessions_left_open};
 pub use host::{ScopeHost, ScopeHostOptions};
 pub use keys::{DurableEnd, SessionId};
+pub(crate) use open_sessions::OpenSession;

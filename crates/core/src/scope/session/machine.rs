@@ -33,6 +33,8 @@ impl<M, C: Contents<M>> Machine<'_, M, C> {
             ScopeEvent::Streamed { order, port, message } => self.streamed(order, port, message),
             ScopeEvent::Push { buffer, by, message } => self.pushed(buffer, by, message),
             ScopeEvent::KeysReleased { buffer } => self.keys_released(buffer),
+            // Not deferred by an uninterruptible session: it cannot go on.
+            ScopeEvent::Cancel(cause @ CancelCause::TooLarge { .. }) if self.is_running() => self.end(Err(cause)),
             ScopeEvent::Cancel(cause) => self.interrupt(cause),
             ScopeEvent::ParentEnds => self.interrupt(CancelCause::ParentEnded),
             ScopeEvent::Due(SessionTimer::Deadline) => {

@@ -40,6 +40,7 @@ pub(super) fn words(cause: &CancelCause) -> String {
     match cause {
         CancelCause::Triggered { at, reason } => format!("{at} {reason:?}"),
         CancelCause::Rounds { at, .. } => format!("rounds {at}"),
+        CancelCause::TooLarge { at, .. } => format!("too large at {at}"),
         other => format!("{other:?}"),
     }
 }

@@ -195,6 +195,11 @@ impl BodyRun<'_> {
     }
 
     async fn told_aside(&self, aside: &Aside, has_failed: bool) -> Result<(), Error> {
+        let failed_cleanups = std::mem::take(&mut *lock(&aside.failed_cleanups));
+        for why in failed_cleanups {
+            let what = EventKind::CleanupFailed { address: self.work.address().await?, why };
+            self.work.tell_in_order(self.work.shared().records.position(), what).await;
+        }
         let (wrote, used) = (lock(&aside.wrote).take(), lock(&aside.used).take());
         if let Some(text) = wrote {
             keep_log(self.work, self.attempt, has_failed, text).await?;

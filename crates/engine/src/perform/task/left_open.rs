@@ -1,32 +1,80 @@
-//! Ends what a body has left open, before a step of a cancelled run is given up: attempts that were stopped, by the cancel
-//! or by the end of their process, may have opened sessions of scopes that must be cleaned.
+//! Ends the sessions of scopes that steps of a run have left open, before the run ends or is undone: those of attempts
+//! that were stopped, by a cancel or by the end of their process, and those of steps that a later plan does not contain
+//! or enters with other inputs.
 
-use super::{body, tx_of};
-use crate::{Error, perform::Work, task::Step};
-use futures_util::future::{Either, select};
-use onceflow_core::model::program::NodeOp;
+use super::tx_of;
+use crate::{Error, events::EventKind, perform::Work, scope::OpenSession, task::Step};
+use futures_util::future::{Either, join_all, select};
+use onceflow_core::{Batch, Key, model::Effect, protocol::ids::Generation};
+use onceflow_store::{BoxFuture, records::commit_durably};
 
-/// Ends what attempts at the step have left open. False if the worker must stop first: the worker that claims the step
-/// next goes on. A failure does not keep the run from ending; it is logged.
-pub(in crate::perform) async fn end_left_open(work: &Work<'_>) -> Result<bool, Error> {
+/// Sessions that are ended at once: each may start the commands of its cleanup.
+const ENDS_AT_ONCE: usize = 16;
+
+/// Ends all open sessions of the run. False if the worker must stop first, lacks the code of a session, or could not
+/// end one: the worker that settles the run next goes on. A cleanup that fails does not keep the run from ending; it is
+/// reported.
+pub(in crate::perform) async fn end_open_sessions(work: &Work<'_>) -> Result<bool, Error> {
     let plan = &work.run.plan;
-    let block = &plan.program.blocks[work.taken.ready_step.block as usize];
-    let Some(node) = block.nodes.get(work.taken.step.node as usize) else { return Ok(true) };
-    let NodeOp::Task(task) = node.op else { return Ok(true) };
-    // A worker that lacks the task has claimed it by an older setting; no attempt has run there.
-    let Ok(body) = body::body_of(work, task) else { return Ok(true) };
-    let Some(inputs) = work.taken.inputs(plan, &node.inputs) else { return Ok(true) };
-    let at = body::at(work, &inputs).await?;
-    let step = Step { tx: Some(tx_of(work)), ..Step::new(at, task, work.taken.ready_step.failed + 1) };
-    let Some(ends) = body.end_left_open(step) else { return Ok(true) };
-    let watch = work.heartbeat_after_run();
-    match select(ends, std::pin::pin!(watch.stopped())).await {
-        Either::Left((Ok(()), _)) => Ok(true),
-        Either::Left((Err(failure), _)) => {
-            let address = work.address().await?;
-            tracing::error!(address, causes = ?failure.causes, "a step of a cancelled run was not cleaned");
-            Ok(true)
-        }
-        Either::Right(_) => Ok(false),
+    let is_transactional = plan.program.tasks.iter().any(|task| task.effect == Effect::Transactional);
+    // Only transactional steps open sessions, and an earlier plan may have had some.
+    if !is_transactional && plan.keys.generation == Generation(0) {
+        return Ok(true);
     }
+    let open = OpenSession::all(&work.shared().kernel, plan.keys.run).await?;
+    if open.is_empty() {
+        return Ok(true);
+    }
+    work.shared().records.durable(work.position).await?;
+    for open in open.chunks(ENDS_AT_ONCE) {
+        let watch = work.heartbeat_after_run();
+        let ends = join_all(open.iter().map(|(key, open)| end_one(work, key, open)));
+        match select(Box::pin(ends), std::pin::pin!(watch.stopped())).await {
+            Either::Left((ended, _)) => {
+                for ended in ended {
+                    if !ended? {
+                        return Ok(false);
+                    }
+                }
+            }
+            Either::Right(_) => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+async fn end_one(work: &Work<'_>, key: &Key, open: &OpenSession) -> Result<bool, Error> {
+    let shared = work.shared();
+    let body = match shared.tasks().body_of(&open.task).cloned() {
+        Ok(body) => body,
+        Err(why) => {
+            work.tell_held_up(&format!("the session that {} has open cannot be ended here: {why}", open.address)).await;
+            return Ok(false);
+        }
+    };
+    let step = Step { tx: Some(tx_of(work)), ..open.step(work.run.plan.keys.run, shared.resources()) };
+    let ends: BoxFuture<'_, _> = match body.end_left_open(step) {
+        Some(ends) => ends,
+        None => Box::pin(std::future::ready(Ok(vec![]))),
+    };
+    let problems = match ends.await {
+        Ok(problems) => problems,
+        Err(failure) if failure.is_final => {
+            let mut batch = Batch::new(shared.shard());
+            batch.delete(key.clone());
+            let _always_applied = commit_durably(&*shared.records, batch).await?;
+            vec![failure.causes.join(": ")]
+        }
+        Err(failure) => {
+            let why = failure.causes.join(": ");
+            work.tell_held_up(&format!("the session that {} has open was not ended: {why}", open.address)).await;
+            return Ok(false);
+        }
+    };
+    for why in problems {
+        tracing::warn!(address = open.address, why, "a cleanup failed; its run ends all the same");
+        let what = EventKind::CleanupFailed { address: open.address.clone(), why };
+        work.tell_in_order(shared.records.position(), what).await;
+    }
+    Ok(true)
 }

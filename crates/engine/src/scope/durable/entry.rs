@@ -5,11 +5,16 @@ use super::{
     body::DurableScope,
     host::{ScopeHost, ScopeHostOptions},
     keys::{DurableEnd, SessionId},
+    open_sessions::{OpenSession, end_key, open_key, session_name},
 };
 use crate::{Error, task::Step, tx::Tx};
-use onceflow_core::{Key, Row, Shard, scope::CancelCause};
+use onceflow_core::{Key, Row, Shard, protocol::rows::write, scope::CancelCause};
 use onceflow_store::{Records, World, values::Values};
 use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// The pause before a step that could not open its session looks again.
+const LOOK_MS: u64 = 50;
 
 /// The store of an engine, for hosts of scopes: a resource that every step finds.
 pub(crate) struct ScopeStore {
@@ -18,6 +23,8 @@ pub(crate) struct ScopeStore {
     pub(crate) world: Arc<dyn World>,
     pub(crate) shard: Shard,
     pub(crate) lease_ms: u64,
+    /// The places for activities of all scopes that steps of this engine have entered.
+    pub(crate) activities: Arc<Semaphore>,
 }
 
 /// A host for one step. Dropped, it stops its work: the session goes on when the step is taken up again. If the step's run
@@ -34,22 +41,41 @@ struct StepHost {
     is_open: bool,
 }
 
-impl StepHost {
-    fn start(step: &Step, scope: Arc<DurableScope>) -> Result<Self, Error> {
-        let outside = || Error::Inputs(String::from("a scope is entered by a transactional step of a run"));
-        let store = step.resource::<ScopeStore>().ok_or_else(outside)?;
-        let tx = step.tx().ok_or_else(outside)?.clone();
-        let name = step.key();
-        let options = ScopeHostOptions { shard: store.shard, lease_ms: store.lease_ms, ..ScopeHostOptions::default() };
-        let (records, values, world) = (store.records.clone(), store.values.clone(), store.world.clone());
-        let host = ScopeHost::start(records, values, world.clone(), options, [(name.clone(), scope)]);
-        let (id, end) = (SessionId::of_key(&name, ""), tx.key(&row_of(&name)));
-        Ok(StepHost { host, world, tx, step: step.clone(), name, id, end, is_open: false })
-    }
+fn outside() -> Error {
+    Error::Inputs(String::from("a scope is entered by a transactional step of a run"))
 }
 
-fn row_of(name: &str) -> String {
-    format!("scope/{name}")
+impl StepHost {
+    fn start(step: &Step, scope: Arc<DurableScope>) -> Result<Self, Error> {
+        let store = step.resource::<ScopeStore>().ok_or_else(outside)?;
+        let tx = step.tx().ok_or_else(outside)?.clone();
+        let name = session_name(step);
+        let options = ScopeHostOptions { shard: store.shard, lease_ms: store.lease_ms, ..ScopeHostOptions::default() };
+        let (records, values, world) = (store.records.clone(), store.values.clone(), store.world.clone());
+        let scopes = [(name.clone(), scope)];
+        let host = ScopeHost::sharing(records, values, world.clone(), options, store.activities.clone(), scopes);
+        let (id, end) = (SessionId::of_key(&name, ""), end_key(step.run(), &name));
+        Ok(StepHost { host, world, tx, step: step.clone(), name, id, end, is_open: false })
+    }
+
+    /// Opens the session, unless an earlier attempt has, and puts it among those that the run has open. Does not return
+    /// while the run lets nothing begin, or once the step is lost: its worker drops this attempt then.
+    async fn open(&self, first: &Row) -> Result<(), Error> {
+        let task = self.step.spec().ok_or_else(outside)?.clone();
+        let open = OpenSession { address: self.step.address(), session: self.name.clone(), task };
+        while !self.host.is_known(&self.name, self.id, &self.end).await? {
+            let mut batch = self.host.opening(&self.name, self.id, first.clone(), self.end.clone())?;
+            batch.put(open_key(self.step.run(), &self.name), write(&open));
+            if !(self.tx.require_step(&mut batch).await? && self.host.commit_opening(batch).await?) {
+                self.world.sleep(LOOK_MS).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn forget(&self) -> Result<(), Error> {
+        self.host.forget_with(&self.end, [open_key(self.step.run(), &self.name)]).await
+    }
 }
 
 /// Enters a scope for a transactional step, and waits for the end of the session. The rows of the end are deleted by
@@ -59,24 +85,38 @@ fn row_of(name: &str) -> String {
 /// If the store does not answer, or the step is not transactional.
 pub async fn enter_scope(step: &Step, scope: Arc<DurableScope>, first: Row) -> Result<DurableEnd, Error> {
     let mut own = StepHost::start(step, scope)?;
-    let id = own.host.open_at(&own.name, "", first, own.end.clone()).await?;
-    assert_eq!(id, own.id, "the session of a step is named by the step's key");
+    own.open(&first).await?;
     own.is_open = true;
-    let ended = own.host.end_at(id, &own.end).await?;
+    let ended = own.host.end_at(own.id, &own.end).await?;
     own.is_open = false;
     match ended.result.is_ok() {
         true => {
-            own.tx.get(&row_of(&own.name)).await?;
-            ended.rows.iter().for_each(|name| own.tx.delete_name(name));
+            let rows = ended.rows.iter().map(|name| own.end.group.key(name));
+            rows.chain([open_key(step.run(), &own.name)]).for_each(|key| own.tx.delete_key(key));
         }
-        false => own.host.forget_at(&own.end).await?,
+        false => own.forget().await?,
     }
     own.host.close().await;
     Ok(ended)
 }
 
-/// Cancels the session that stopped attempts at a step have left open, waits until it is cleaned, and deletes its end.
-/// `None` if there is no session. Repeating it is harmless.
+/// The sessions that steps at this address have left open and that this step does not continue, because its inputs or its
+/// scope are others: each as the step that opened it, for [`end_scope`].
+///
+/// # Errors
+/// If the store does not answer, or the step is not transactional.
+pub async fn sessions_left_open(step: &Step) -> Result<Vec<Step>, Error> {
+    let store = step.resource::<ScopeStore>().ok_or_else(outside)?;
+    let tx = step.tx().ok_or_else(outside)?;
+    let (address, session) = (step.address(), session_name(step));
+    let all = OpenSession::all(&ScopeHost::kernel_of(&store), step.run()).await?;
+    let left = all.into_iter().filter(|(_, open)| open.address == address && open.session != session);
+    let resources = step.resources();
+    Ok(left.map(|(_, open)| Step { tx: Some(tx.clone()), ..open.step(step.run(), resources.clone()) }).collect())
+}
+
+/// Cancels a session that is left open, waits until it is cleaned, and deletes its end. `None` if there is no session.
+/// Repeating it is harmless.
 ///
 /// # Errors
 /// If the store does not answer, or the step is not transactional.
@@ -87,7 +127,7 @@ pub async fn end_scope(step: &Step, scope: Arc<DurableScope>) -> Result<Option<D
         true => Some(own.host.end_at(own.id, &own.end).await?),
         false => None,
     };
-    own.host.forget_at(&own.end).await?;
+    own.forget().await?;
     own.host.close().await;
     Ok(ended)
 }

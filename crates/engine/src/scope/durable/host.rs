@@ -3,7 +3,11 @@
 
 use super::{
     body::DurableScope,
-    keys::{Answers, DurableEnd, EventPlace, Header, Hop, Note, SessionId, queue, read_note, streamed_prefix},
+    entry::ScopeStore,
+    keys::{
+        Answers, DurableEnd, EventPlace, Header, Hop, Note, SessionId, activity_queue, queue, read_note,
+        streamed_prefix,
+    },
     turn::open_session,
 };
 use crate::{
@@ -14,17 +18,17 @@ use crate::{
 use futures_util::future::{Either, select};
 use onceflow_core::{
     Batch, Fence, Fences, Group, Key, Pick, Row, Shard,
-    limits::CLAIM_QUEUES_MAX,
+    limits::{CLAIM_QUEUES_MAX, SCOPE_ACTIVITIES_MAX},
     protocol::rows::{read, write},
     scope::{CancelCause, Cancellation, Mishap, OrderId, ScopeEvent},
 };
-use onceflow_store::{Records, World, records::commit_durably, values::Values};
+use onceflow_store::{CommitResult, Records, World, records::commit_durably, values::Values};
 use std::{
     collections::BTreeMap,
     pin::pin,
     sync::{Arc, Mutex, Weak},
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// The pause after the store did not answer.
 const TROUBLE_MS: u64 = 200;
@@ -38,11 +42,13 @@ pub struct ScopeHostOptions {
     pub lease_ms: u64,
     /// How often a session looks for events of other processes; those of its own process come at once.
     pub poll_ms: u64,
+    /// Activities that the host runs at once; the others wait as rows.
+    pub activities_max: usize,
 }
 
 impl Default for ScopeHostOptions {
     fn default() -> Self {
-        ScopeHostOptions { shard: Shard(0), lease_ms: 30_000, poll_ms: 500 }
+        ScopeHostOptions { shard: Shard(0), lease_ms: 30_000, poll_ms: 500, activities_max: SCOPE_ACTIVITIES_MAX }
     }
 }
 
@@ -54,6 +60,7 @@ pub struct ScopeHost {
     pub(super) drain: Arc<Drain>,
     pub(super) poll_ms: u64,
     scopes: BTreeMap<Group, Arc<DurableScope>>,
+    activities: Arc<Semaphore>,
     /// Those who wait for news of a session in this process: its writer, and callers that wait for its end.
     news: Mutex<BTreeMap<SessionId, Weak<Notify>>>,
 }
@@ -65,6 +72,31 @@ impl ScopeHost {
         values: Arc<Values>,
         world: Arc<dyn World>,
         options: ScopeHostOptions,
+        scopes: impl IntoIterator<Item = (String, Arc<DurableScope>)>,
+    ) -> Arc<Self> {
+        let activities = Arc::new(Semaphore::new(options.activities_max.clamp(1, Semaphore::MAX_PERMITS)));
+        Self::sharing(records, values, world, options, activities, scopes)
+    }
+
+    /// A kernel that only reads, on the store of an engine.
+    pub(super) fn kernel_of(store: &ScopeStore) -> Kernel {
+        Kernel {
+            records: store.records.clone(),
+            values: store.values.clone(),
+            fences: Fences::new(store.world.random()),
+            shard: store.shard,
+            lease_ms: store.lease_ms,
+            is_same_attempt: |claimed, now| claimed == now,
+        }
+    }
+
+    /// Starts a host that shares the places for activities with others.
+    pub(super) fn sharing(
+        records: Arc<dyn Records>,
+        values: Arc<Values>,
+        world: Arc<dyn World>,
+        options: ScopeHostOptions,
+        activities: Arc<Semaphore>,
         scopes: impl IntoIterator<Item = (String, Arc<DurableScope>)>,
     ) -> Arc<Self> {
         let kernel = Kernel {
@@ -82,9 +114,11 @@ impl ScopeHost {
             drain: Arc::default(),
             poll_ms: options.poll_ms.max(1),
             scopes: scopes.into_iter().map(|(name, scope)| (queue(&name), scope)).collect(),
+            activities,
             news: Mutex::default(),
         });
-        host.world.spawn("onceflow scopes", Box::pin(host.clone().claim_work()));
+        host.world.spawn("onceflow scopes", Box::pin(host.clone().claim_sessions()));
+        host.world.spawn("onceflow scope activities", Box::pin(host.clone().claim_activities()));
         host.world.spawn("onceflow scope heartbeats", Box::pin(host.clone().stay_alive()));
         host
     }
@@ -94,12 +128,14 @@ impl ScopeHost {
     /// # Errors
     /// If the store does not answer, or the host does not offer the scope.
     pub async fn open(&self, scope: &str, key: &str, first: Row) -> Result<SessionId, Error> {
-        self.open_at(scope, key, first, SessionId::of_key(scope, key).end()).await
+        let id = SessionId::of_key(scope, key);
+        let _false_if_it_was_opened_before = self.commit_opening(self.opening(scope, id, first, id.end())?).await?;
+        Ok(id)
     }
 
-    /// Opens a session whose end is put into this row.
-    pub(crate) async fn open_at(&self, scope: &str, key: &str, first: Row, end: Key) -> Result<SessionId, Error> {
-        let (id, queue) = (SessionId::of_key(scope, key), queue(scope));
+    /// The batch that opens a session whose end is put into this row. Refused if it was opened before.
+    pub(super) fn opening(&self, scope: &str, id: SessionId, first: Row, end: Key) -> Result<Batch, Error> {
+        let queue = queue(scope);
         if !self.scopes.contains_key(&queue) {
             return Err(Error::Inputs(format!("there is no scope `{scope}` here")));
         }
@@ -107,10 +143,14 @@ impl ScopeHost {
         let mut batch = Batch::new(self.kernel.shard);
         batch.require_absent(queue.key(id.ready_name())).require_absent(end);
         open_session(&mut batch, &queue, &header, first);
+        Ok(batch)
+    }
+
+    /// Commits a batch that opens a session; false if it is refused, maybe because a reply was lost.
+    pub(super) async fn commit_opening(&self, batch: Batch) -> Result<bool, Error> {
         loop {
             match commit_durably(&*self.kernel.records, batch.clone()).await {
-                // Refused: it was opened before, maybe by this very batch whose reply was lost.
-                Ok(_) => return Ok(id),
+                Ok(result) => return Ok(matches!(result, CommitResult::Applied(_))),
                 Err(onceflow_store::Error::Unknown(_)) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -185,9 +225,17 @@ impl ScopeHost {
         self.forget_at(&id.end()).await
     }
 
-    pub(crate) async fn forget_at(&self, end: &Key) -> Result<(), Error> {
+    async fn forget_at(&self, end: &Key) -> Result<(), Error> {
+        self.forget_with(end, []).await
+    }
+
+    /// Deletes the end of a session, and these rows with it.
+    pub(super) async fn forget_with(&self, end: &Key, others: impl IntoIterator<Item = Key>) -> Result<(), Error> {
         let mut batch = Batch::new(self.kernel.shard);
         batch.delete(end.clone());
+        for other in others {
+            batch.delete(other);
+        }
         for (name, _) in &self.end_rows(end).await? {
             batch.delete(end.group.key(name));
         }
@@ -212,7 +260,8 @@ impl ScopeHost {
     }
 
     pub(super) fn scope_at(&self, queue: &Group, path: &[Hop]) -> Option<Arc<DurableScope>> {
-        self.scopes.get(queue)?.at(path)
+        let offered = self.scopes.iter().find(|(session, _)| *session == queue || activity_queue(session) == *queue);
+        offered?.1.at(path)
     }
 
     /// News of a session, for as long as the answer is held.
@@ -242,21 +291,47 @@ impl ScopeHost {
         self.kernel.give_back(&job.claim).await
     }
 
-    async fn claim_work(self: Arc<Self>) {
+    async fn claim_sessions(self: Arc<Self>) {
         let queues: Vec<Group> = self.scopes.keys().cloned().collect();
         while !self.drain.is_stopping() {
-            let seen = self.kernel.records.position();
-            match self.claim_next(&queues).await {
-                Ok(Some(job)) => self.clone().begin(job),
-                Ok(None) => {
-                    let until = self.world.clock().plus_ms(self.poll_ms);
-                    let news = self.kernel.records.wait(self.kernel.shard, seen, until);
-                    let stopped = pin!(self.drain.stopped.notified());
-                    if let Either::Left((Err(error), _)) = select(news, stopped).await {
-                        self.trouble(&error.into()).await;
-                    }
+            self.claim_from(&queues, None).await;
+        }
+    }
+
+    /// Claims activities while there are places for them. Sessions have a queue of their own: one that waits for nothing
+    /// but its activities must always find a writer.
+    async fn claim_activities(self: Arc<Self>) {
+        let queues: Vec<Group> = self.scopes.keys().map(activity_queue).collect();
+        loop {
+            let stopped = pin!(self.drain.stopped.notified());
+            if self.drain.is_stopping() {
+                return;
+            }
+            let place = pin!(self.activities.clone().acquire_owned());
+            if let Either::Left((place, _)) = select(place, stopped).await {
+                let place = place.expect("the semaphore is never closed");
+                self.claim_from(&queues, Some(place)).await;
+            }
+        }
+    }
+
+    /// Claims work and begins it, or waits until there may be some; then its place is free again.
+    async fn claim_from(self: &Arc<Self>, queues: &[Group], place: Option<OwnedSemaphorePermit>) {
+        let seen = self.kernel.records.position();
+        match self.claim_next(queues).await {
+            Ok(Some(job)) => self.clone().begin(job, place),
+            Ok(None) => {
+                drop(place);
+                let until = self.world.clock().plus_ms(self.poll_ms);
+                let news = self.kernel.records.wait(self.kernel.shard, seen, until);
+                let stopped = pin!(self.drain.stopped.notified());
+                if let Either::Left((Err(error), _)) = select(news, stopped).await {
+                    self.trouble(&error.into()).await;
                 }
-                Err(error) => self.trouble(&error).await,
+            }
+            Err(error) => {
+                drop(place);
+                self.trouble(&error).await;
             }
         }
     }
@@ -278,13 +353,13 @@ impl ScopeHost {
         select(self.world.sleep(TROUBLE_MS), pin!(self.drain.stopped.notified())).await;
     }
 
-    fn begin(self: Arc<Self>, job: Job) {
+    fn begin(self: Arc<Self>, job: Job, place: Option<OwnedSemaphorePermit>) {
         let (world, busy, hold) = (self.world.clone(), self.drain.begin(), self.alive.hold(&job));
         world.spawn(
             "onceflow scope",
             Box::pin(async move {
                 self.perform(job, hold).await;
-                drop(busy);
+                drop((busy, place));
             }),
         );
     }
@@ -317,7 +392,7 @@ impl ScopeHost {
     /// Sends heartbeats, and frees the work of dead hosts, three times in a lease.
     async fn stay_alive(self: Arc<Self>) {
         let pause_ms = (self.kernel.lease_ms / 3).max(1);
-        let queues: Vec<Group> = self.scopes.keys().cloned().collect();
+        let queues: Vec<Group> = self.scopes.keys().flat_map(|queue| [queue.clone(), activity_queue(queue)]).collect();
         while !self.drain.is_drained() {
             select(self.world.sleep(pause_ms), pin!(self.drain.stopped.notified())).await;
             let renewed = self.alive.renew(&self.kernel).await;

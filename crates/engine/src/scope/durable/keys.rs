@@ -1,5 +1,6 @@
-//! The rows of durable sessions. A session has a group of its own, which goes with it; its ready row and those of its
-//! activities stand in the queue of its outermost scope.
+//! The rows of durable sessions. A session has a group of its own, which goes with it; its ready row stands in the queue of
+//! its outermost scope, those of its activities in a queue beside it, from which a host takes only as many as it has
+//! places for.
 //!
 //! | row of the session's group | content |
 //! |---|---|
@@ -88,6 +89,11 @@ pub(super) enum EventPlace {
 /// The queue of an outermost scope.
 pub(super) fn queue(scope: &str) -> Group {
     Group::queue(Name::join(&[b"scope/", scope.as_bytes()]))
+}
+
+/// The queue of the activities of the sessions in this queue.
+pub(super) fn activity_queue(sessions: &Group) -> Group {
+    Group::queue(Name::join(&[sessions.id(), b"\0a"]))
 }
 
 impl SessionId {

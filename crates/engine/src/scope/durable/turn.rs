@@ -4,7 +4,8 @@
 use super::{
     body::{BufferAccess, DurableBody, DurableScope, keyed_buffers},
     keys::{
-        self, Answers, EventPlace, Header, Hop, Note, SessionId, WriterTimer, feed_name, inbox, read_timer, timer_row,
+        self, Answers, EventPlace, Header, Hop, Note, SessionId, WriterTimer, activity_queue, feed_name, inbox,
+        read_timer, timer_row,
     },
 };
 use onceflow_core::{
@@ -50,7 +51,12 @@ pub(super) struct TurnEnd {
     pub(super) told: BTreeSet<SessionId>,
     /// The session is done, and its rows are gone.
     pub(super) is_done: bool,
+    /// The operation that got most messages, by their bytes and rows.
+    pub(super) busiest: Option<String>,
 }
+
+/// Bytes that a row costs a batch beside its content, about.
+const ROW_BYTES: usize = 64;
 
 struct Turn<'a> {
     state: &'a mut SessionState,
@@ -66,6 +72,8 @@ struct Turn<'a> {
     budget: usize,
     /// Events for other sessions that this batch has put.
     sent: u32,
+    /// The bytes that orders of each operation put.
+    fed: BTreeMap<OpId, usize>,
 }
 
 impl SessionState {
@@ -114,6 +122,32 @@ impl SessionState {
         (shard, queue): (Shard, &Group),
         now: Timestamp,
     ) -> (Batch, TurnEnd) {
+        self.turn_after(None, events, (shard, queue), now)
+    }
+
+    /// The turn instead of one that was too large: the session is cancelled, and its events end their orders only.
+    pub(super) fn refuse_turn(
+        &mut self,
+        cause: CancelCause,
+        events: Vec<(Name, ScopeEvent<Row>)>,
+        store: (Shard, &Group),
+        now: Timestamp,
+    ) -> (Batch, TurnEnd) {
+        let answered = |event| match event {
+            ScopeEvent::Ended { order, mishaps, .. } => ScopeEvent::Dropped { order, mishaps },
+            other => other,
+        };
+        let events = events.into_iter().map(|(name, event)| (name, answered(event))).collect();
+        self.turn_after(Some(ScopeEvent::Cancel(cause)), events, store, now)
+    }
+
+    fn turn_after(
+        &mut self,
+        first: Option<ScopeEvent<Row>>,
+        events: Vec<(Name, ScopeEvent<Row>)>,
+        (shard, queue): (Shard, &Group),
+        now: Timestamp,
+    ) -> (Batch, TurnEnd) {
         let id = self.header.id;
         let mut batch = Batch::new(shard);
         batch.require_seen(id.own_row(), self.own_row.clone());
@@ -129,7 +163,9 @@ impl SessionState {
             now,
             budget: INLINE_AT_ONCE,
             sent: 0,
+            fed: BTreeMap::new(),
         };
+        first.into_iter().for_each(|event| turn.take(event));
         for (name, event) in events {
             turn.batch.delete(id.key(&name));
             turn.take(event);
@@ -206,6 +242,7 @@ impl Turn<'_> {
 
     fn run(&mut self, order: OrderId, op: OpId, feed: Feed<Row>) -> Option<ScopeEvent<Row>> {
         let scope = self.state.scope.clone();
+        *self.fed.entry(op).or_default() += ROW_BYTES + feed_bytes(&feed);
         match &scope.bodies[op.at()] {
             DurableBody::None => {
                 Some(failed(order, format!("operation {} has no code", scope.scope.operations()[op.at()].name)))
@@ -229,9 +266,16 @@ impl Turn<'_> {
             }
             DurableBody::Activity(_) => {
                 let (id, path) = (self.id(), self.state.header.path.clone());
-                self.batch.put(id.feed(order), write(&(order, op, &feed)));
+                let row = write(&(order, op, &feed));
+                if row.len() > ROW_BYTES_MAX {
+                    return Some(failed(order, too_large_input()));
+                }
+                self.batch.put(id.feed(order), row);
                 let note = Note::Activity { session: id, path, op, order };
-                self.batch.put(self.queue.key(id.activity_name(order)), inbox(id, feed_name(order).as_bytes(), &note));
+                self.batch.put(
+                    activity_queue(self.queue).key(id.activity_name(order)),
+                    inbox(id, feed_name(order).as_bytes(), &note),
+                );
                 self.begun.insert(order);
                 None
             }
@@ -257,6 +301,7 @@ impl Turn<'_> {
         let (session, effects) = (&mut self.state.session, &mut self.effects);
         let mut access = BufferAccess { scope: &scope, session, effects, by: None };
         match catch_unwind(AssertUnwindSafe(|| first(&mut access))) {
+            Ok(first) if first.len() > ROW_BYTES_MAX / 2 => Some(failed(order, too_large_input())),
             Ok(first) => {
                 self.open(order, Hop::Cleanup(flow), first);
                 None
@@ -283,7 +328,7 @@ impl Turn<'_> {
         };
         match body {
             DurableBody::Activity(_) if self.begun.remove(&order) => {
-                self.batch.delete(self.queue.key(id.activity_name(order))).delete(id.feed(order));
+                self.batch.delete(activity_queue(self.queue).key(id.activity_name(order))).delete(id.feed(order));
                 gone
             }
             // Its host ends it, or does not begin it, because the row of the order says that it is cancelled.
@@ -380,6 +425,8 @@ impl Turn<'_> {
 
     fn finish(mut self) -> (Batch, TurnEnd) {
         let id = self.id();
+        let busiest = self.fed.iter().max_by_key(|(_, bytes)| **bytes).map(|(op, _)| *op);
+        self.end.busiest = busiest.map(|op| self.state.scope.scope.operations()[op.at()].name.clone());
         if self.end.is_done {
             self.batch.delete_group(id.group());
             return (self.batch, self.end);
@@ -419,6 +466,18 @@ pub(super) fn answer(order: OrderId, outcome: std::thread::Result<Result<Emitted
             ScopeEvent::Failed { order, why, mishaps: Vec::new() }
         }
     }
+}
+
+fn feed_bytes(feed: &Feed<Row>) -> usize {
+    match feed {
+        Feed::One(message) => message.len(),
+        Feed::Many(messages) => messages.iter().map(|message| message.len()).sum(),
+        _ => 0,
+    }
+}
+
+fn too_large_input() -> String {
+    format!("its input has more than {} bytes", ROW_BYTES_MAX / 2)
 }
 
 fn failed(order: OrderId, error: String) -> ScopeEvent<Row> {

@@ -15,7 +15,7 @@ use onceflow_core::{
     Key, Name, Row,
     limits::BATCH_BYTES_MAX,
     protocol::{claim::WorkClaim, rows::read},
-    scope::ScopeEvent,
+    scope::{CancelCause, ScopeEvent},
 };
 use onceflow_store::BoxFuture;
 use std::sync::Arc;
@@ -53,6 +53,18 @@ enum Turned {
     Done,
     /// Another writer has the session, or its rows are not as they were read.
     Lost,
+    /// The store does not take so much in one batch; memory is ahead of the rows.
+    TooLarge(CancelCause),
+}
+
+/// The way the next turn takes events.
+enum Taking {
+    /// As many as a batch takes.
+    Several,
+    /// One only: several were too large.
+    One,
+    /// None: one was too large, and the session is cancelled for that.
+    Refusing(CancelCause),
 }
 
 impl ScopeHost {
@@ -63,17 +75,36 @@ impl ScopeHost {
             return Err(Error::damaged("the path of a scope's session"));
         };
         let news = self.listen(id);
+        let restore = |rows: &[(Name, Row)]| {
+            let state = SessionState::restore(header.clone(), scope.clone(), rows);
+            state.ok_or_else(|| Error::damaged("a session of a scope"))
+        };
         let rows = self.rows(id, b"").await?;
-        let state = SessionState::restore(header, scope, &rows);
-        let mut state = state.ok_or_else(|| Error::damaged("a session of a scope"))?;
+        let mut state = restore(&rows)?;
         let mut events = read_events(&rows)?;
+        let mut taking = Taking::Several;
         loop {
             let now = self.kernel.records.now().await?;
             let is_due = state.next_timer().is_some_and(|due| due <= now);
             if !events.is_empty() || is_due || state.is_waiting() {
-                match self.turn(job, &mut state, events, now).await? {
-                    Turned::On => {}
-                    Turned::Done | Turned::Lost => return Ok(()),
+                if !matches!(taking, Taking::Several) {
+                    events.truncate(1);
+                }
+                taking = match (self.turn(job, &mut state, std::mem::take(&mut events), &taking, now).await?, taking) {
+                    (Turned::On, _) => Taking::Several,
+                    (Turned::Done | Turned::Lost, _) => return Ok(()),
+                    (Turned::TooLarge(cause), taking) => {
+                        let rows = self.rows(id, b"").await?;
+                        (state, events) = (restore(&rows)?, read_events(&rows)?);
+                        match taking {
+                            Taking::Several => Taking::One,
+                            Taking::One => Taking::Refusing(cause),
+                            Taking::Refusing(_) => return Err(Error::Inputs(cause.to_string())),
+                        }
+                    }
+                };
+                if !matches!(taking, Taking::Several) {
+                    continue;
                 }
             } else {
                 self.wait(&news, state.next_timer().map(|due| due.ms_since(now))).await;
@@ -90,23 +121,33 @@ impl ScopeHost {
         job: &Job,
         state: &mut SessionState,
         events: Vec<(Name, ScopeEvent<Row>)>,
+        taking: &Taking,
         now: onceflow_core::Timestamp,
     ) -> Result<Turned, Error> {
-        let (mut batch, TurnEnd { cancelled, told, is_done }) =
-            state.turn(events, (self.kernel.shard, &job.claim.queue), now);
+        let store = (self.kernel.shard, &job.claim.queue);
+        let (mut batch, TurnEnd { cancelled, told, is_done, busiest }) = match taking {
+            Taking::Refusing(cause) => state.refuse_turn(cause.clone(), events, store, now),
+            Taking::Several | Taking::One => state.turn(events, store, now),
+        };
         job.claim.require(&mut batch);
         if is_done {
             job.claim.leave(&mut batch);
         }
         let decide = || Some(Decision::from(batch.clone()));
-        match self.kernel.commit(&Claimed(&job.claim), None, &[], decide).await? {
-            WorkCommit::Committed { .. } => {}
-            WorkCommit::Lost => return Ok(Turned::Lost),
-            WorkCommit::DecideAgain => {
-                // Another event came in between: the session is read again.
-                self.give_back(job).await?;
-                return Ok(Turned::Lost);
+        match self.kernel.commit(&Claimed(&job.claim), None, &[], decide).await {
+            Err(Error::Store(onceflow_store::Error::Invalid(limit))) => {
+                let at = busiest.unwrap_or_default();
+                return Ok(Turned::TooLarge(CancelCause::TooLarge { at, limit: limit.to_string() }));
             }
+            committed => match committed? {
+                WorkCommit::Committed { .. } => {}
+                WorkCommit::Lost => return Ok(Turned::Lost),
+                WorkCommit::DecideAgain => {
+                    // Another event came in between: the session is read again.
+                    self.give_back(job).await?;
+                    return Ok(Turned::Lost);
+                }
+            },
         }
         let id = state.header.id;
         self.alive.end(|(session, order)| *session == id && cancelled.contains(order));

@@ -3,8 +3,10 @@
 
 use super::{
     cases::CASES,
-    rig::{Bed, MakeCase, enter, words},
+    rig::{Bed, MakeCase, Outside, enter, says, words},
 };
+use onceflow_core::scope::CleanupWhen;
+use onceflow_engine::scope::{ScopeHost, ScopeHostOptions};
 use onceflow_store::testing::fault::{Fault, FaultPlan, Faulty};
 
 /// Cases with more calls are disturbed at so many of them only, unless `ONCEFLOW_LONG` asks for all.
@@ -80,4 +82,52 @@ async fn durable_scope_survives_every_lost_reply() {
 #[tokio::test]
 async fn durable_scope_survives_every_refused_call() {
     disturb_everywhere(Fault::FailOnce).await;
+}
+
+/// A scope that spreads a number over so many activities of 100 ms.
+fn fan_out(world: &std::sync::Arc<dyn onceflow_store::World>, outside: &Outside) -> super::rig::Rig {
+    let mut rig = super::rig::Rig::default();
+    let (spread, work) = (rig.spread("spread"), rig.activity("work", world, outside, 100));
+    let (collect, end) = (rig.collect("collect", 0, None), rig.terminate());
+    rig.chain(&[spread, work, collect, end]);
+    rig
+}
+
+#[tokio::test]
+async fn host_runs_no_more_activities_at_once_than_it_has_places_for() {
+    let (bed, outside) = (Bed::new(), Outside::default());
+    let scope = fan_out(&bed.world, &outside).build();
+    let records: std::sync::Arc<dyn onceflow_store::Records> = bed.proof.memory.clone();
+    let values = bed.proof.values(records.clone());
+    let options = ScopeHostOptions { lease_ms: 3_000, activities_max: 2, ..ScopeHostOptions::default() };
+    let host = ScopeHost::start(records, values, bed.world.clone(), options, [(String::from("case"), scope)]);
+    let begun = bed.world.clock();
+    let end = bed.proof.drive(enter(&host, 6)).await.unwrap();
+    assert_eq!(words(&end), "012345");
+    let took_ms = bed.world.clock().ms_since(begun);
+    assert!(took_ms >= 300, "six activities of 100 ms, two at a time, took {took_ms} ms");
+    bed.proof.drive(host.close()).await;
+    bed.proof.calm().await;
+    bed.nothing_remains("places");
+}
+
+#[tokio::test]
+async fn turn_that_no_batch_can_hold_cancels_its_session_and_names_the_operation() {
+    let (bed, outside) = (Bed::new(), Outside::default());
+    let mut rig = super::rig::Rig::default();
+    let (begin, spread) = (rig.activity("begin", &bed.world, &outside, 0), rig.spread("spread"));
+    let (work, collect) = (rig.activity("work", &bed.world, &outside, 100), rig.collect("collect", 0, None));
+    let (end, held) = (rig.terminate(), rig.buffer("held"));
+    rig.chain(&[begin, spread, work, collect, end]);
+    rig.cleanup("release", CleanupWhen::Ended, held, None, says("released", &bed.world, &outside, 0));
+    let scope = rig.build();
+    let host = bed.host(bed.proof.memory.clone(), &scope);
+    let end = bed.proof.drive(enter(&host, 60_000)).await.unwrap();
+    let said = words(&end);
+    assert!(said.starts_with("cancelled at work: one event changes too much for one commit"), "{said}");
+    assert!(said.contains("_MAX"), "the limit is named: {said}");
+    assert_eq!(outside.performed(), ["begin 60000", "released "], "the cleanup ran, and no activity behind the spread");
+    bed.proof.drive(host.close()).await;
+    bed.proof.calm().await;
+    bed.nothing_remains("too large");
 }
