@@ -35,10 +35,7 @@ pub(crate) const TABLE: [(Exit, &str); 11] = [
     (Exit::Done, "done"),
     (Exit::No, "the run failed, or the answer is no"),
     (Exit::Usage, "bad usage: an option, an input or a name is wrong"),
-    (
-        Exit::Waiting,
-        "waiting: the run continues without this command, or an operator must report the outcome of a step",
-    ),
+    (Exit::Waiting, "waiting: the run continues elsewhere, or an operator must report an outcome"),
     (Exit::Flow, "the flow does not check"),
     (Exit::Cancelled, "cancelled and cleaned up"),
     (Exit::Unclean, "failed or cancelled, and cleaning up or an undo failed"),

@@ -152,7 +152,7 @@ fn attended(workers: &[WorkerInfo]) -> Fault {
         match worker.is_alive {
             true => format!("worker {place} is registered, and sent its last heartbeat {silent} ago"),
             false => format!(
-                "worker {place} is silent for {silent}, and is forgotten in {} unless it gives a sign of life",
+                "worker {place} is silent for {silent}, and is forgotten in {} unless it sends a heartbeat",
                 words::duration(worker.forgotten_in_ms())
             ),
         }
@@ -194,8 +194,8 @@ mod tests {
         let alive = attended(&[worker(1, 3_000), worker(2, 20_000)]);
         assert_eq!(
             alive.message,
-            "the store is in use, so nothing is proven: worker host:1 is there, and gave its last sign of life 3.0s ago; \
-             worker host:2 is silent for 20s, and is forgotten in 10s unless it gives a sign of life"
+            "the store is in use, so nothing is proven: worker host:1 is registered, and sent its last heartbeat 3.0s ago; \
+             worker host:2 is silent for 20s, and is forgotten in 10s unless it sends a heartbeat"
         );
         assert!(alive.hint.unwrap().starts_with("stop all workers"));
         let silent = attended(&[worker(1, 25_000), worker(2, 20_000)]);

@@ -56,7 +56,7 @@ fn a_store_with_a_worker_is_refused_by_name_until_it_has_left() {
         with_a_run(&team);
         let worker = listed(&team, "user", &[]);
         let refused = all(&prove(&team).ends(75));
-        let place = format!(":{} is there, and gave its last sign of life", worker.child.id());
+        let place = format!(":{} is registered, and sent its last heartbeat", worker.child.id());
         assert!(refused.contains("OF0480") && refused.contains(&place), "{refused}");
         // Without `--at-rest`, the store is checked as far as possible.
         assert_eq!(team.run(&["fsck", "--json"]).ends(0).json()["clean"], true);
@@ -101,7 +101,7 @@ fn a_worker_that_was_killed_elsewhere_is_silent_and_forgotten_when_its_lease_is_
             // Its lease may have ended just now.
             if refused.code == 75 {
                 let said = all(&refused);
-                assert!(said.contains("gave its last sign of life") || said.contains("is forgotten in"), "{said}");
+                assert!(said.contains("sent its last heartbeat") || said.contains("is forgotten in"), "{said}");
             }
         }
         assert!(seen.is_sorted(), "once it is silent it stays so: {seen:?}");

@@ -170,7 +170,7 @@ fn killed_delivery_whose_step_is_gone_releases_its_robot_before_the_run_ends() {
     gate.until_there();
     signal(&child, "KILL");
     child.wait().expect("it was killed");
-    let flow = "flow: delivery\ninputs: { order: text }\nsteps:\n  say: { run: 'echo ${{ inputs.order }}', out: { said: stdout } }\noutputs: { said: say.said }\n";
+    let flow = "flow: delivery\ninputs: { order: text }\nsteps:\n  say: { run: 'echo ${{ inputs.order }}', out: { said: { text: stdout } } }\noutputs: { said: say.said }\n";
     bed.write("flow.yaml", flow);
     bed.run(&["run", "flow.yaml", "--input", "order=soup"]).ends(0);
     nothing_is_left(&bed);
