@@ -21,6 +21,7 @@
 //! | [`timer`] | durable deadlines of suspended steps |
 //! | [`draft`] | a commit while it is written: deliveries, joins, openings |
 //! | [`step`] | commits, opens, parks or retries a claimed step |
+//! | [`turn`] | commits a step that ends an iteration of a loop, and begins the next |
 //! | [`run`] | starts, ends and removes a run |
 
 pub mod claim;
@@ -34,3 +35,4 @@ pub mod run;
 pub mod settings;
 pub mod step;
 pub mod timer;
+pub mod turn;

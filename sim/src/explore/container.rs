@@ -11,6 +11,7 @@ use onceflow_core::{
         ids::{END, LANE},
         rows::{self, Failed, Frame, Held, Phase, RunState, Shape, Why},
         step::{self, Taken},
+        turn,
     },
 };
 use onceflow_store::{
@@ -46,8 +47,8 @@ fn node<'a>(plan: &'a InstalledProgram, taken: &Taken, state: RunState, retried:
             }
             name => {
                 let outputs = [flow::given(name, &inputs)];
-                match step::turn(plan, taken, &outputs) {
-                    Some(turn) => step::commit_and_turn(plan, state, taken, &outputs, &turn),
+                match turn::following(plan, taken, &outputs) {
+                    Some(turn) => turn::commit(plan, state, taken, &outputs, &turn),
                     None => step::commit(plan, state, taken, &outputs),
                 }
             }

@@ -19,7 +19,7 @@ use onceflow_core::{
     Timestamp,
     model::Effect,
     payload::Outcome,
-    protocol::{rows::RunState, step},
+    protocol::{rows::RunState, step, turn},
 };
 use onceflow_store::values::ValueChange;
 
@@ -136,7 +136,7 @@ impl StoredOutputs<'_> {
         let (work, plan) = (self.work, &self.work.run.plan);
         let memo = self.memo.if_not_kept().await?;
         // The writes of a transactional body may fill a batch.
-        let turn = if self.tx.is_none() { step::turn(plan, &work.taken, self.outcomes) } else { None };
+        let turn = if self.tx.is_none() { turn::following(plan, &work.taken, self.outcomes) } else { None };
         let what = CommitEvents {
             first: Some(EventKind::DidCommit { address: work.address_if_wanted().await? }),
             turn: match &turn {
@@ -146,7 +146,7 @@ impl StoredOutputs<'_> {
         };
         let commit = |state: RunState| {
             let mut draft = match &turn {
-                Some(turn) => step::commit_and_turn(plan, state, &work.taken, self.outcomes, turn),
+                Some(turn) => turn::commit(plan, state, &work.taken, self.outcomes, turn),
                 None => step::commit(plan, state, &work.taken, self.outcomes),
             };
             if let Some((tx, now)) = self.tx.filter(|_| seams::commits_writes()) {
