@@ -48,7 +48,7 @@ async fn an_iteration_of_a_loop_of_one_task_is_one_batch() {
         let before = bed.records.position();
         assert_eq!(support::run(&engine, start).await, expected);
         took.push(bed.records.position().0 - before.0);
-        engine.close().await;
+        engine.close().await.expect("the engine closes");
         let mut told = Vec::new();
         while let Some(event) = events.recv().await {
             match event.kind {
