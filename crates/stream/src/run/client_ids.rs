@@ -316,6 +316,9 @@ impl Partition {
     /// Drops the records of this bundle whose ids were seen.
     pub(super) async fn judge_client_ids(&mut self) -> Result<(), Stop> {
         let runtime = self.runtime.clone();
+        if !runtime.options.deduplicate {
+            return Ok(());
+        }
         let source = IdRows { records: &*runtime.records, keys: &runtime.keys, station: self.station };
         if let Some(ids) = client_ids(&mut self.program) {
             ids.judge(&source, self.meta.client_ids.reclaimed, &mut self.meta.counts).await?;

@@ -18,7 +18,8 @@ pub struct StreamOptions {
     pub bundle_records: usize,
     /// The way between stages.
     pub edges: EdgeMode,
-    /// Drop copies on retry edges. Without it a pipeline counts a record as often as it was delivered.
+    /// Drop copies, on retry edges and by the ids of clients. Without it a pipeline counts a record as often as it was
+    /// delivered.
     pub deduplicate: bool,
     /// The length of a time bucket of the catalog.
     pub bucket_ms: u64,
