@@ -1,4 +1,12 @@
 //! Stream files at the command line: run, explained, drawn and shown. A stream has its name where a run has its key.
+//!
+//! | module | owns |
+//! |---|---|
+//! | [`figures`] | counts of stages: as a table, as JSON, as text for Prometheus |
+//! | [`watch`] | a stream that other processes work on, as a table that is drawn again and again |
+
+mod figures;
+mod watch;
 
 use crate::{
     args, codes,
@@ -14,7 +22,7 @@ use crate::{
 };
 use onceflow_spec::{LoadedStream, is_stream, load_stream};
 use onceflow_store::{World, world::RealWorld};
-use onceflow_stream::{Counts, EventTime, Pipeline, StageStatus, StreamError, StreamStatus, pipeline::tail::Clock};
+use onceflow_stream::{Pipeline, StreamError, StreamStatus, pipeline::tail::Clock};
 use serde_json::{Value, json};
 use std::{
     path::{Path, PathBuf},
@@ -173,7 +181,7 @@ pub(crate) fn scene(stream: &LoadedStream) -> Scene {
 
 /// The commands that take streams.
 pub(crate) const VERBS: &str =
-    "`check`, `explain`, `graph`, `run`, `show`, `ls` and `rm` take streams; Ctrl-C stops one";
+    "`check`, `explain`, `graph`, `run`, `show`, `watch`, `ls` and `rm` take streams; Ctrl-C stops one";
 
 /// Returns the name of the stream that a word means: the one in a stream file, or the word itself.
 fn name_of(word: &str) -> Result<String, Fault> {
@@ -208,6 +216,44 @@ pub(crate) async fn show(word: &str, session: &Session, printer: &Printer) -> Re
     let Some(status) = status else { return Ok(None) };
     tell(&name, &status, printer, false);
     Ok(Some(Exit::Done))
+}
+
+/// Prints the figures of the stream that a word names, or with `-` those of every stream of the store, as text that
+/// Prometheus reads.
+///
+/// # Errors
+/// If there is no such stream, or the store does not answer.
+pub(crate) async fn prometheus(word: &str, session: &Session, printer: &Printer) -> Result<Exit, Fault> {
+    let records = session.store.records();
+    let names = match word {
+        "-" => onceflow_stream::pipelines(&*records).await?,
+        word => vec![name_of(word)?],
+    };
+    let mut found = Vec::new();
+    for name in names {
+        match onceflow_stream::status(&*records, &name, Some(&locks(session))).await? {
+            Some(status) => found.push((name, status)),
+            None if word == "-" => {}
+            None => {
+                let message = format!("there is no stream `{name}` in this store");
+                return Err(Fault::new(Exit::Usage, codes::NO_RUN, message).hint("`onceflow ls` lists the streams"));
+            }
+        }
+    }
+    printer.text(figures::prometheus(&found));
+    Ok(Exit::Done)
+}
+
+/// Shows the stream that a word names until it ends, or no process works on it; `None` if there is none in the store.
+///
+/// # Errors
+/// If the store does not answer.
+pub(crate) async fn watch(word: &str, session: &Session, printer: &Printer) -> Result<Option<Exit>, Fault> {
+    let name = name_of(word)?;
+    match onceflow_stream::status(&*session.store.records(), &name, Some(&locks(session))).await? {
+        Some(_) => watch::until_rest(&name, session, printer).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 /// A stream in a list.
@@ -283,74 +329,14 @@ fn state(status: &StreamStatus) -> String {
 /// Prints how far a stream is. After a run its own output may be on stdout, so the table goes to stderr.
 fn tell(name: &str, status: &StreamStatus, printer: &Printer, is_after_run: bool) {
     if printer.json {
-        let stages: Vec<Value> = status.stages.iter().map(stage_json).collect();
-        printer.pretty(&json!({
-            "stream": name, "ended": status.has_ended, "workers": status.workers, "stages": stages,
-        }));
-        return;
+        return printer.pretty(&figures::json(name, status));
     }
     let mut lines = vec![format!("stream {} {}", printer.ink(Ink::Bold, name), state(status))];
-    lines.extend(table(&status.stages));
+    lines.extend(figures::table(status, None));
     match is_after_run {
         true => lines.iter().for_each(|line| printer.say(line)),
         false => printer.text(lines.join("\n") + "\n"),
     }
-}
-
-fn stage_json(stage: &StageStatus) -> Value {
-    let Counts { records_in, records_out, duplicates, remnants, client_duplicates, client_remnants, .. } = stage.counts;
-    let Counts { late, skipped, lookups, false_positives, lookups_saved, bundles, .. } = stage.counts;
-    json!({
-        "stage": stage.name, "partitions": stage.partitions, "ended": stage.ended,
-        "watermark_ms": moment(stage.watermark).map(|time| time.0), "lag_ms": stage.lag_ms,
-        "records_in": records_in, "records_out": records_out, "duplicates": duplicates, "remnants": remnants,
-        "client_duplicates": client_duplicates, "client_remnants": client_remnants, "late": late, "skipped": skipped,
-        "lookups": lookups, "false_positives": false_positives, "lookups_saved": lookups_saved, "bundles": bundles,
-    })
-}
-
-/// The watermark, if it is a moment: neither that of a stream that promises nothing yet, nor the end.
-fn moment(watermark: EventTime) -> Option<EventTime> {
-    (watermark != EventTime::MIN && watermark != EventTime::MAX).then_some(watermark)
-}
-
-fn watermark(stage: &StageStatus) -> String {
-    match moment(stage.watermark) {
-        Some(EventTime(ms)) => match jiff::Timestamp::from_millisecond(ms) {
-            Ok(time) => time.to_string(),
-            Err(_) => format!("{ms} ms"),
-        },
-        None if stage.watermark == EventTime::MAX => String::from("end"),
-        None => String::from("-"),
-    }
-}
-
-/// Returns the stages as lines of a table.
-fn table(stages: &[StageStatus]) -> Vec<String> {
-    let titles = ["in", "out", "copies", "remnants", "late", "skipped", "watermark", "lag", "stage"].map(String::from);
-    let row = |stage: &StageStatus| {
-        let counts = &stage.counts;
-        let lag = stage.lag_ms.map_or_else(|| String::from("-"), |ms| words::duration(ms.unsigned_abs()));
-        [
-            counts.records_in.to_string(),
-            counts.records_out.to_string(),
-            (counts.duplicates + counts.client_duplicates).to_string(),
-            (counts.remnants + counts.client_remnants).to_string(),
-            counts.late.to_string(),
-            counts.skipped.to_string(),
-            watermark(stage),
-            lag,
-            stage.name.clone(),
-        ]
-    };
-    let rows: Vec<_> = std::iter::once(titles).chain(stages.iter().map(row)).collect();
-    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
-    let line = |row: &[String; 9]| {
-        let (stage, numbers) = row.split_last().expect("nine columns");
-        let cells = numbers.iter().enumerate().map(|(at, cell)| format!("{cell:>width$}", width = width(at)));
-        format!("  {}  {stage}", cells.collect::<Vec<_>>().join("  "))
-    };
-    rows.iter().map(line).collect()
 }
 
 impl From<StreamError> for Fault {

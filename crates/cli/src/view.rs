@@ -11,6 +11,7 @@ use crate::{
     words,
 };
 use bars::Bars;
+pub(crate) use bars::Rows;
 use lines::Lines;
 use onceflow_core::protocol::rows::Failed;
 use onceflow_engine::{EventKind, Handle};

@@ -63,7 +63,7 @@ pub use pipeline::{
 pub use run::{
     control::StreamControl,
     keys::Station,
-    meta::Counts,
+    meta::{CatalogSize, Counts},
     options::{EdgeMode, StreamOptions},
     sink_bytes::{SinkBytes, SinkTotal, sink_bytes},
     status::{StageStatus, StreamStatus, pipelines, remove, status},

@@ -12,6 +12,7 @@
 //! | [`claim`] | who writes a partition |
 //! | [`control`], [`status`] | draining; how far a pipeline is, and its removal |
 //! | [`worker`] | takes partitions and works on them until the pipeline ends |
+//! | [`timing`], [`waiting`] | how long commits take; how long input has waited |
 //! | [`keys`], [`meta`] | the rows |
 
 pub(crate) mod admission;
@@ -31,7 +32,9 @@ pub(crate) mod outbox;
 pub(crate) mod partition;
 pub(crate) mod sink_bytes;
 pub(crate) mod status;
+pub(crate) mod timing;
 pub(crate) mod transport;
+mod waiting;
 pub(crate) mod worker;
 pub(crate) mod worker_row;
 

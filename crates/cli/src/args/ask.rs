@@ -4,14 +4,17 @@ use clap::Args;
 
 #[derive(Args, Debug)]
 pub(crate) struct Show {
-    /// A key, the beginning of a key or id, or - for the latest
+    /// A key, the beginning of a key or id, or - for the latest; a stream by its name or file
     #[arg(value_name = "RUN", default_value = "-")]
     pub(crate) run: String,
+    /// Print the figures of a stream as text for Prometheus; - means every stream
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) prometheus: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Watch {
-    /// A key, the beginning of a key or id, or - for the latest
+    /// A key, the beginning of a key or id, or - for the latest; a stream by its name or file
     #[arg(value_name = "RUN", default_value = "-")]
     pub(crate) run: String,
 }

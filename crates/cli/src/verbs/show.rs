@@ -23,6 +23,11 @@ const FAILURES_MAX: usize = 10;
 /// Shows a run.
 pub(crate) async fn run(args: &args::Show, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     let session = Session::open(location).await?;
+    if args.prometheus {
+        let shown = streams::prometheus(&args.run, &session, printer).await;
+        session.close().await?;
+        return shown;
+    }
     let engine = session.idle().await?;
     let run = match session.run(&engine, &args.run).await {
         Ok(run) => run,

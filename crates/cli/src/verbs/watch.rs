@@ -1,4 +1,5 @@
-//! `onceflow watch RUN`: shows the events of a run until it rests; the exit code is that of the run's outcome.
+//! `onceflow watch RUN`: shows the events of a run until it rests; the exit code is that of the run's outcome. A stream is
+//! shown as a table until it ends.
 
 use crate::{
     args,
@@ -10,6 +11,7 @@ use crate::{
     printer::{Printer, name},
     session::{Session, is_for_any},
     signals::Signals,
+    streams,
 };
 use serde_json::json;
 
@@ -17,7 +19,15 @@ use serde_json::json;
 pub(crate) async fn run(args: &args::Watch, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     let session = Session::open(location).await?;
     let engine = session.idle().await?;
-    let run = session.run(&engine, &args.run).await?;
+    let run = match session.run(&engine, &args.run).await {
+        Ok(run) => run,
+        Err(fault) => {
+            engine.stop();
+            let watched = streams::watch(&args.run, &session, printer).await;
+            session.close().await?;
+            return watched?.ok_or(fault);
+        }
+    };
     let mut signals = Signals::listen()?;
     let is_shared = is_for_any(&session.location, &engine.find(&run.key).await?).await?;
     let exit = match follow(&engine, &session.location, &run.key, is_shared, printer, &mut signals).await? {

@@ -61,6 +61,34 @@ impl Drop for Echo {
     }
 }
 
+/// Rows on a terminal that are drawn again in place.
+#[derive(Default)]
+pub(crate) struct Rows {
+    all: MultiProgress,
+    rows: Vec<ProgressBar>,
+}
+
+impl Rows {
+    /// Draws these rows in place of those before; what is wider than the terminal is cut off.
+    pub(crate) fn draw(&mut self, lines: &[String]) {
+        while self.rows.len() < lines.len() {
+            let row = self.all.add(ProgressBar::new_spinner());
+            row.set_style(style("{msg}"));
+            self.rows.push(row);
+        }
+        let room = usize::from(columns()).saturating_sub(1);
+        for (row, line) in self.rows.iter().zip(lines) {
+            row.set_message(fit(line, room));
+            row.tick();
+        }
+    }
+
+    /// Removes the rows.
+    pub(crate) fn end(self) {
+        self.rows.iter().for_each(ProgressBar::finish_and_clear);
+    }
+}
+
 impl Bars {
     pub(super) fn new() -> Self {
         let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(12));

@@ -1,6 +1,7 @@
 //! Stream files: checked, explained, drawn, run, drained, killed and run again.
 
 mod checked;
+mod watched;
 
 use crate::support::{Bed, signal, until_line};
 use expect_test::expect;
@@ -318,10 +319,9 @@ fn commands_that_take_runs_say_so_when_they_are_given_a_stream() {
     // A run whose name begins like the stream's must not be taken for it.
     bed.write("flow.yaml", "flow: f\nsteps:\n  a: { run: echo hi, out: { x: text } }\noutputs: { x: a.x }\n");
     bed.run(&["run", "flow.yaml", "--key", "numbers-2"]).ends(0);
-    let verbs: [&[&str]; 13] = [
+    let verbs: [&[&str]; 12] = [
         &["cancel", "--yes"],
         &["retry"],
-        &["watch"],
         &["why", "out"],
         &["logs"],
         &["du"],

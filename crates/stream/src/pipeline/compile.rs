@@ -25,7 +25,7 @@ use std::{
 };
 
 /// The format of a pipeline's rows.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 
 /// The steps of a pipeline with their stages and edges.
 struct Compiled {
@@ -156,8 +156,14 @@ impl Compiled {
 pub(super) async fn install(runtime: &Runtime) -> Result<(), StreamError> {
     let partitions = runtime.stages.iter().map(|stage| stage.partitions);
     let stages = runtime.stage_names.iter().cloned().zip(partitions).collect();
-    let installed =
-        InstalledPlan { fingerprint: runtime.fingerprint.clone(), stages, sinks: runtime.sink_names.clone() };
+    let mut receivers: Vec<_> = runtime.stages.iter().flat_map(|stage| &stage.inputs).collect();
+    receivers.sort_by_key(|edge| edge.id);
+    let installed = InstalledPlan {
+        fingerprint: runtime.fingerprint.clone(),
+        stages,
+        sinks: runtime.sink_names.clone(),
+        receivers: receivers.iter().map(|edge| edge.to.0).collect(),
+    };
     let (keys, plan) = (&runtime.keys, Row::from(data::encode(&installed)));
     let mut batch = Batch::new(SHARD);
     batch.require_absent(keys.plan()).put(keys.plan(), plan.clone());

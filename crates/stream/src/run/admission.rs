@@ -103,6 +103,11 @@ impl Catalog {
         self.buckets.keys().copied().collect()
     }
 
+    /// Returns how many intervals the catalog has.
+    pub(crate) fn intervals(&self) -> u64 {
+        self.buckets.values().flat_map(BTreeMap::values).map(|seen| seen.runs() as u64).sum()
+    }
+
     /// Drops every bucket: the partition has ended.
     pub(crate) fn clear_into(&mut self, batch: &mut Batch, keys: &StreamKeys, station: Station) {
         for bucket in std::mem::take(&mut self.buckets).into_keys() {

@@ -212,6 +212,11 @@ impl ClientIds {
         self.fresh.entry(end).or_default().push(id);
     }
 
+    /// Returns how many ids the catalog has.
+    fn count(&self) -> u64 {
+        self.buckets.values().map(|bucket| bucket.index.ids() as u64).sum()
+    }
+
     fn bucket_ms(&self) -> i64 {
         (self.horizon_ms / BUCKETS_PER_HORIZON).max(1)
     }
@@ -324,6 +329,11 @@ impl Partition {
             ids.judge(&source, self.meta.client_ids.reclaimed, &mut self.meta.counts).await?;
         }
         Ok(())
+    }
+
+    /// Returns how many ids of clients the partition knows.
+    pub(super) fn count_client_ids(&mut self) -> u64 {
+        client_ids(&mut self.program).map_or(0, |ids| ids.count())
     }
 
     /// Adds the ids of this bundle to its batch; with the last bundle, all of them go.

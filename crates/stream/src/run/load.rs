@@ -10,6 +10,7 @@ use super::{
     meta::{Meta, Published},
     outbox::Outbox,
     partition::{Partition, Program, SHARD, Stop},
+    timing::CommitTiming,
 };
 use crate::error::StreamError;
 use onceflow_core::limits::SCAN_ROWS_MAX;
@@ -61,6 +62,7 @@ impl Partition {
             consumed_rows: Vec::new(),
             published: published.flatten(),
             sends_end: false,
+            timing: CommitTiming::default(),
             coming_watermark: None,
             runtime,
             station,

@@ -37,6 +37,7 @@ pub(crate) struct Meta {
     /// Time buckets of the catalog that have a group.
     pub(crate) buckets: Vec<u64>,
     pub(crate) client_ids: ClientIdsMeta,
+    pub(crate) catalog: CatalogSize,
     pub(crate) counts: Counts,
     pub(crate) has_ended: bool,
 }
@@ -57,6 +58,7 @@ impl Meta {
             reclaimed: Stamp::ZERO,
             buckets: Vec::new(),
             client_ids: ClientIdsMeta::default(),
+            catalog: CatalogSize::default(),
             counts: Counts::default(),
             has_ended: false,
         }
@@ -105,6 +107,23 @@ impl Default for ClientIdsMeta {
     }
 }
 
+/// The size of the catalogs of a partition, or of several: both shrink when the reclaim watermark passes a bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CatalogSize {
+    /// Intervals of numbers that came from other stages: one per sender and time bucket, and one more for every gap.
+    pub intervals: u64,
+    /// Ids that clients chose.
+    pub client_ids: u64,
+}
+
+impl CatalogSize {
+    /// Adds the size of another partition's.
+    pub fn add(&mut self, other: CatalogSize) {
+        self.intervals += other.intervals;
+        self.client_ids += other.client_ids;
+    }
+}
+
 /// Counts of one partition, committed with its bundles: each record counts once however often a bundle was tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
@@ -132,6 +151,12 @@ pub struct Counts {
     pub lookups_saved: u64,
     /// Bundles that were committed.
     pub bundles: u64,
+    /// Bytes of the records that those bundles made.
+    pub bundle_bytes: u64,
+    /// Bundles whose commit was timed: the first, and each one after the timing before it.
+    pub commits_timed: u64,
+    /// Milliseconds from the beginning of timed commits until their partition saw that they were durable.
+    pub commit_ms: u64,
 }
 
 impl Counts {
@@ -149,6 +174,9 @@ impl Counts {
         self.false_positives += other.false_positives;
         self.lookups_saved += other.lookups_saved;
         self.bundles += other.bundles;
+        self.bundle_bytes += other.bundle_bytes;
+        self.commits_timed += other.commits_timed;
+        self.commit_ms += other.commit_ms;
     }
 }
 

@@ -10,12 +10,12 @@ use super::{
     claim::PartitionClaim,
     keys::Station,
     layout::StageLayout,
-    meta::{Meta, Published},
+    meta::{CatalogSize, Meta, Published},
     outbox::{Effect, Outbox},
 };
 use crate::{
     block::RecordBlock, error::StreamError, event_time::EventTime, identity::Stamp, pipeline::source::SourceProgram,
-    seams,
+    run::timing::CommitTiming, seams,
 };
 use onceflow_core::{
     Batch, Name, Row, Shard,
@@ -105,6 +105,7 @@ pub(crate) struct Partition {
     pub(super) coming_watermark: Option<(EventTime, BTreeSet<Name>)>,
     /// This bundle tells all receivers on retry edges that it is the last.
     pub(super) sends_end: bool,
+    pub(super) timing: CommitTiming,
 }
 
 impl Partition {
@@ -115,6 +116,7 @@ impl Partition {
     /// Takes input and commits one bundle.
     pub(crate) async fn advance(&mut self) -> Result<Advance, Stop> {
         self.settle(false).await?;
+        self.timing.look(&self.runtime);
         let now_ms = self.runtime.records.now().await?.as_ms();
         self.receive().await?;
         self.send_again(now_ms).await?;
@@ -160,6 +162,8 @@ impl Partition {
         }
         self.meta.bundle += 1;
         self.meta.counts.bundles += 1;
+        self.meta.counts.bundle_bytes += self.bundle.bytes as u64;
+        self.timing.add_to(&mut self.meta.counts);
         self.commit(effects, has_ended).await?;
         Ok(if has_ended { Advance::Ended } else { Advance::Worked })
     }
@@ -284,6 +288,10 @@ impl Partition {
             self.meta.buckets = self.catalog.commit_into(&mut batch, keys, station, self.meta.reclaimed);
         }
         self.commit_client_ids(&mut batch, has_ended).await?;
+        self.meta.catalog = match has_ended {
+            true => CatalogSize::default(),
+            false => CatalogSize { intervals: self.catalog.intervals(), client_ids: self.count_client_ids() },
+        };
         let published = Published { watermark: self.meta.watermark_out, has_ended };
         if self.published != Some(published) {
             batch.put(keys.published(station), published.to_row());
@@ -292,10 +300,12 @@ impl Partition {
         let row = self.meta.to_row();
         batch.put(keys.meta(station), row.clone());
         self.meta_row = Some(row);
+        let begun = runtime.world.clock();
         match runtime.records.commit(batch).await? {
             CommitResult::Refused(_) => Err(Stop::Lost),
             CommitResult::Applied(committed) => {
                 self.cells.committed();
+                self.timing.begin(begun, committed.position);
                 self.after_commit(committed.position, effects).await?;
                 runtime.control.ring();
                 Ok(())

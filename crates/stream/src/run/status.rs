@@ -3,8 +3,9 @@
 
 use super::{
     keys::{self, Station, StreamKeys},
-    meta::{Counts, Meta},
+    meta::{CatalogSize, Counts, Meta},
     partition::SHARD,
+    waiting,
     worker::StreamResult,
     worker_row,
 };
@@ -26,6 +27,8 @@ pub(crate) struct InstalledPlan {
     pub(crate) stages: Vec<(String, u16)>,
     /// For each stage, the names of its sinks.
     pub(crate) sinks: Vec<Vec<String>>,
+    /// For each edge, the stage it leads to.
+    pub(crate) receivers: Vec<u16>,
 }
 
 /// A stage of a pipeline at some moment.
@@ -42,8 +45,28 @@ pub struct StageStatus {
     /// How far its watermark is behind the furthest one of the pipeline, in milliseconds of event time; `None` before
     /// it has one, and after its end.
     pub lag_ms: Option<i64>,
+    /// The system lag: how long the oldest input that no durable bundle has consumed waits, in milliseconds; 0 if none
+    /// waits. `None` for a source, whose input is outside.
+    pub system_lag_ms: Option<u64>,
+    /// The size of its catalogs.
+    pub catalog: CatalogSize,
     /// Its partitions that have ended.
     pub ended: u16,
+}
+
+impl StageStatus {
+    fn new(name: String, partitions: u16) -> Self {
+        StageStatus {
+            name,
+            partitions,
+            counts: Counts::default(),
+            watermark: EventTime::MAX,
+            lag_ms: None,
+            system_lag_ms: None,
+            catalog: CatalogSize::default(),
+            ended: 0,
+        }
+    }
 }
 
 /// A pipeline at some moment.
@@ -85,32 +108,28 @@ pub async fn status(
 ) -> Result<Option<StreamStatus>, StreamError> {
     let keys = StreamKeys::new(name);
     let Some(row) = get_one(records, SHARD, keys.plan()).await? else { return Ok(None) };
-    let installed = data::decode::<InstalledPlan>(&row)?.stages;
+    let InstalledPlan { stages: installed, receivers, .. } = data::decode(&row)?;
     if let Some(row) = get_one(records, SHARD, keys.result()).await? {
         let result: StreamResult = data::decode(&row)?;
         let stage = |((name, partitions), counts): ((String, u16), Counts)| StageStatus {
-            name,
-            partitions,
             counts,
-            watermark: EventTime::MAX,
-            lag_ms: None,
             ended: partitions,
+            ..StageStatus::new(name, partitions)
         };
         let counts = result.stages.into_iter().map(|stage| stage.counts);
         let stages = installed.into_iter().zip(counts).map(stage).collect();
         return Ok(Some(StreamStatus { stages, has_ended: true, workers: 0 }));
     }
+    let waiting = waiting::since(records, &keys, &installed, &receivers).await?;
+    let now_ms = records.now().await?.as_ms();
     let mut stages = Vec::new();
     for (stage, (name, partitions)) in (0..).zip(installed) {
         let stations: Vec<Key> = (0..partitions).map(|partition| keys.meta(Station { stage, partition })).collect();
-        let mut of = StageStatus {
-            name,
-            partitions,
-            counts: Counts::default(),
-            watermark: EventTime::MAX,
-            lag_ms: None,
-            ended: 0,
-        };
+        let system_lag_ms = receivers.contains(&stage).then(|| {
+            let oldest_ms = waiting.get(&stage).map(|oldest| oldest.0 / 1000);
+            oldest_ms.map_or(0, |oldest_ms| now_ms.saturating_sub(oldest_ms))
+        });
+        let mut of = StageStatus { system_lag_ms, ..StageStatus::new(name, partitions) };
         for row in records.get(SHARD, &stations).await? {
             let Some(row) = row else {
                 of.watermark = EventTime::MIN;
@@ -118,6 +137,7 @@ pub async fn status(
             };
             let meta = Meta::from_row(&row)?;
             of.counts.add(&meta.counts);
+            of.catalog.add(meta.catalog);
             of.watermark = of.watermark.min(meta.watermark_out);
             of.ended += u16::from(meta.has_ended);
         }
