@@ -50,6 +50,7 @@ mod resume;
 mod run_meta;
 mod run_worker;
 mod runs;
+mod scopes;
 mod session;
 mod signals;
 mod steps;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `trace` | which step reads from which, in a program |
 //! | `scene` | the content: boxes, groups and arrows |
+//! | `scope` | the inside of scopes, and what their open sessions wait for |
 //! | `states` | the state of each box in a run |
 //! | `layout` | positions |
 //! | `svg`, `dot`, `mermaid`, `tree` | file formats |
@@ -13,6 +14,7 @@ pub(crate) mod dot;
 pub(crate) mod layout;
 pub(crate) mod mermaid;
 pub(crate) mod scene;
+mod scope;
 pub(crate) mod states;
 mod stream;
 pub(crate) mod style;

@@ -13,14 +13,14 @@ use crate::{
         scene::{box_id, is_step},
         states,
     },
-    run_meta, runs,
+    run_meta, runs, scopes,
     session::Session,
 };
 use onceflow_core::{
     plan::{Fate, Reason},
     protocol::rows::Failed,
 };
-use onceflow_engine::{RunStatus, StepLog, Summary};
+use onceflow_engine::{RunStatus, StepLog, Summary, scope::SessionView};
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -32,6 +32,8 @@ pub(crate) struct Pictured {
     is_left: bool,
     /// The scene of its flow, if the flow's outline is kept.
     drawn: Option<Scene>,
+    /// The open sessions of its scopes.
+    sessions: Vec<SessionView>,
     pub(crate) history: History,
     pub(crate) failures: Vec<Failed>,
     /// Steps whose outcome is not known.
@@ -73,6 +75,7 @@ impl Pictured {
         let is_done = run.status == RunStatus::Done;
         let drawn = program.map(|program| Scene::of(&program, &run.key));
         let drawn = drawn.or_else(|| run_meta::drawn(&session.location, run.id));
+        let sessions = scopes::open(&handle).await?;
         let mut history = History::of(&event_log::lines(&handle).await?);
         engine.stop();
         let asked = run_meta::read(&session.location, run.id);
@@ -92,6 +95,7 @@ impl Pictured {
             status,
             is_left,
             drawn,
+            sessions,
             history,
             failures,
             unknown: pending::unknown(&waits),
@@ -113,6 +117,7 @@ impl Pictured {
         let mut scene = Scene { title, ..self.drawn.clone()? };
         let fate = |id: &str| self.decided.get(id).map(|(fate, _)| *fate);
         states::colour(&mut scene, &self.history, (self.run.status, self.is_left), &self.unknown, fate);
+        scene.colour_scopes(&self.sessions, self.is_left);
         Some(scene)
     }
 

@@ -26,7 +26,8 @@ pub use body::{
 pub use cell::{SessionHandle, SessionOutlet};
 pub use durable::{
     Activity, ActivityBody, BufferAccess, DescribeRow, DurableBody, DurableCleanup, DurableEnd, DurableScope,
-    InlineBody, ScopeHost, ScopeHostOptions, SessionId, end_scope, enter_scope, sessions_left_open,
+    InlineBody, OrderView, OrderWork, ScopeHost, ScopeHostOptions, SessionId, SessionView, end_scope, enter_scope,
+    sessions_left_open,
 };
 pub(crate) use durable::{OpenSession, ScopeStore};
 pub use keys::{BufferChange, ErasedKey};

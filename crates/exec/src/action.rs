@@ -4,7 +4,9 @@ mod scope;
 
 use onceflow_core::model::TaskSpec;
 pub(crate) use scope::OpCode;
-pub use scope::{CleanupOn, FileCleanup, FileOp, FileWork, KeepEntries, MessageTarget, ScopeAction};
+pub use scope::{
+    CleanupOn, FileCleanup, FileOp, FileTask, FileTrim, FileWork, KeepEntries, MessageTarget, ScopeAction,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -233,7 +235,7 @@ impl Action {
             | Action::Script(Script { secrets, .. })
             | Action::Http(Http { secrets, .. }) => secrets.clear(),
             Action::Expr(_) | Action::Wait(_) => {}
-            Action::Scope(scope) => scope.commands_mut().for_each(|command| command.secrets.clear()),
+            Action::Scope(scope) => scope.clear_secrets(),
         }
         let mut hasher = blake3::Hasher::new_derive_key("onceflow action");
         hasher.update(&seen.to_params()).update(&[0]).update(more.as_bytes());

@@ -64,6 +64,13 @@ impl Body for HttpCalls {
     }
 }
 
+impl HttpCalls {
+    /// Makes the call of a step.
+    pub(crate) async fn run(&self, step: &Step, inputs: Vec<Data>) -> Result<Vec<Data>, Failure> {
+        run(&self.shared, self.client()?, step, inputs).await
+    }
+}
+
 async fn run(shared: &ExecutorContext, client: Client, step: &Step, inputs: Vec<Data>) -> Result<Vec<Data>, Failure> {
     let (spec, action) = crate::action(step)?;
     let Action::Http(http) = action else { return Err(crate::not_for("http")) };

@@ -44,6 +44,7 @@ mod work;
 pub use context::ExecutorOptions;
 pub use home::Home;
 pub use log::FULL as LOGS_FULL;
+pub use scope::scope_of;
 
 use action::{Action, EXECUTORS};
 use context::ExecutorContext;
@@ -54,13 +55,14 @@ use std::sync::Arc;
 /// Returns the executors, for a worker to offer.
 pub fn executors(options: ExecutorOptions) -> Tasks {
     let shared = Arc::new(ExecutorContext::new(options));
+    let http = Arc::new(http::HttpCalls::new(shared.clone()));
     let bodies: [Arc<dyn Body>; EXECUTORS.len()] = [
         Arc::new(command::Commands(shared.clone())),
         Arc::new(script::Scripts(shared.clone())),
-        Arc::new(http::HttpCalls::new(shared.clone())),
+        http.clone(),
         Arc::new(pure::Expressions(shared.clone())),
         Arc::new(wait::EventWait),
-        Arc::new(scope::Scopes(shared)),
+        Arc::new(scope::Scopes(scope::ScopeContext { shared, http })),
     ];
     let mut tasks = Tasks::new();
     for (name, body) in EXECUTORS.into_iter().zip(bodies) {

@@ -306,49 +306,107 @@ fn scope() -> Value {
     let keep = text("`all`, `last N` or `first N`.", Some("^(all|(last|first) [1-9][0-9]*)$"));
     let mut buffer = object(&[("keep", keep)]);
     buffer["type"] = json!(["object", "null"]);
-    let mut cleanup = object(&[
+    let mut cleanup = object(&task(&[
         ("on", one_of("The ends it runs at; either.", &["cancel", "terminate", "either"])),
         ("with", words("Buffers whose entries it takes: `message.BUFFER` is their list.")),
-        ("run", text("A command.", None)),
         ("timeout", described(reference("duration"), "It is cancelled after that.")),
+    ]));
+    cleanup["oneOf"] = required(TASKS);
+    let flag = |text: &str| described(json!({ "type": "boolean" }), text);
+    let settings = object(&[
+        ("uninterruptible", flag("The end of the parent waits until the session has ended by itself.")),
+        ("durable", described(json!({ "const": true }), "Scopes of flow files always are.")),
     ]);
-    cleanup["required"] = json!(["run"]);
     let mut schema = object(&[
         ("start", described(reference("target"), "Where the first message goes: the record of the step's inputs.")),
         ("buffers", named("Buffers, which live and die with the session.", buffer)),
         ("ops", named("Operations, which see `message`.", operation())),
-        ("cleanup", named("Commands that run when the session ends, before its result is given.", cleanup)),
+        ("cleanup", named("Flows that run when the session ends, before its result is given.", cleanup)),
         ("deadline", described(reference("duration"), "The session is cancelled after that.")),
         (
             "rounds_max",
             json!({ "type": "integer", "minimum": 1, "description": "Messages that an operation on a cycle takes at most." }),
         ),
+        ("settings", settings),
     ]);
     schema["required"] = json!(["start"]);
     described(schema, "A reactive region: operations pass messages, the first at `terminate` is the result.")
 }
 
+/// The kinds of tasks of a scope.
+const TASKS: &[&str] = &["run", "http", "scope"];
+
+fn required(kinds: &[&str]) -> Value {
+    kinds.iter().map(|kind| json!({ "required": [kind] })).collect()
+}
+
+/// The keys of a task, and these.
+fn task(others: &[(&'static str, Value)]) -> Vec<(&'static str, Value)> {
+    let tasks = [
+        ("run", text("A command; what it prints is the message, as JSON if it is JSON.", None)),
+        ("http", described(reference("http"), "A call; the body of the answer is the message.")),
+        ("scope", described(reference("scope"), "A nested scope; its result is the message.")),
+    ];
+    tasks.into_iter().chain(others.iter().cloned()).collect()
+}
+
 fn operation() -> Value {
     let count = || json!({ "type": "integer", "minimum": 0 });
-    let mut schema = object(&[
-        ("run", text("A command; what it prints is the message, as JSON if it is JSON.", None)),
+    let mut one_task = object(&task(&[]));
+    one_task["oneOf"] = required(TASKS);
+    let mut inject = object(&[
+        ("choose", expression("The name of the task.")),
+        ("among", named("The tasks to choose from.", one_task)),
+    ]);
+    inject["required"] = json!(["choose", "among"]);
+    let mut gate = object(&[
+        ("buffers", words("Buffers.")),
+        ("open", expression("A truth over `message`: readers see the buffers, or do not.")),
+    ]);
+    gate["required"] = json!(["buffers", "open"]);
+    let mut span = object(&[
+        ("from", text("The first operation.", None)),
+        ("to", text("The last one; without it, all that the first leads to.", None)),
+    ]);
+    span["required"] = json!(["from"]);
+    let targets = json!({ "type": "array", "minItems": 1, "items": reference("target") });
+    let mut schema = object(&task(&[
+        ("inject", described(inject, "One of several tasks; the message says which.")),
         ("expr", expression("An expression over `message`.")),
         ("when", expression("A truth over `message`: `then`, or `else`.")),
+        ("match", expression("A word over `message`: the target of that name in `cases`, or `else`.")),
+        ("cases", named("Targets by the word.", reference("target"))),
         ("spread", expression("A list: a message for each element.")),
         ("collect", object(&[("min", count()), ("max", count())])),
         ("join", words("Buffers: a record of one entry of each.")),
+        ("clone", words("Those of `join` whose entry is copied and stays.")),
         ("listen", words("Buffers: a record of all their entries, whenever one changes.")),
-        ("split", named("Fields of the message, and where each goes.", reference("target"))),
+        ("access", words("Buffers: a record of all their entries, and the message.")),
+        ("take", words("Those of `listen` or `access` whose entries are taken.")),
+        ("push", text("The buffer that the message is stored in; then it is passed on.", None)),
+        ("value", expression("The value to be stored, in place of the message.")),
+        ("split", named("Fields of the message, or numbers of elements, and where each goes.", reference("target"))),
+        ("unzip", described(targets, "Where each element of a list goes.")),
         ("open", words("Buffers that readers see again.")),
         ("close", words("Buffers that readers do not see.")),
+        ("gate", described(gate, "Opens or closes buffers for their readers.")),
+        (
+            "trim",
+            json!({
+                "description": "An operation to be cleaned, or a span of them: { from: OPERATION, to: OPERATION }.",
+                "anyOf": [{ "type": "string" }, span],
+            }),
+        ),
+        ("watch", words("Operations: a record { at, why } whenever one gives nothing.")),
         ("sleep", reference("duration")),
         ("next", reference("target")),
-        ("err", described(reference("target"), "Where the failure of a command goes, as text.")),
+        ("err", described(reference("target"), "Where the failure of a task goes, as text.")),
+        ("streams", named("Where the streams of a nested scope go.", reference("target"))),
         ("then", reference("target")),
         ("else", reference("target")),
         ("rest", described(reference("target"), "Where the other fields go, as a record.")),
-    ]);
-    schema["oneOf"] = crate::syntax::scope::OP_KINDS.iter().map(|kind| json!({ "required": [kind] })).collect();
+    ]));
+    schema["oneOf"] = required(crate::syntax::scope::OP_KINDS);
     schema
 }
 

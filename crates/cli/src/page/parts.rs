@@ -57,7 +57,7 @@ pub(super) fn steps(run: &Pictured, scene: Option<&Scene>) -> String {
     let Some(scene) = scene else {
         return section("steps", "Steps", "<p class=\"none\">The flow of this run is not kept any more.</p>");
     };
-    let steps: Vec<&Box> = scene.boxes.iter().filter(|one| one.is_step()).collect();
+    let steps: Vec<&Box> = scene.boxes.iter().filter(|one| one.is_step() && !one.is_operation()).collect();
     let reserves = steps.iter().any(|one| one.reserves != (0, 0));
     let is_measured = steps.iter().any(|one| one.state.used.is_some());
     let reasons = !run.decided.is_empty();

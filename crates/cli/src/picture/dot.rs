@@ -26,7 +26,7 @@ fn inside(scene: &Scene, group: Option<usize>, depth: usize, text: &mut String) 
         if one.is_step() {
             label = format!("{label}\n{}{}", one.repeats.before(), one.word());
         }
-        if scene.is_run && one.is_step() {
+        if scene.is_run && one.has_state() {
             let (fill, border) = colours(one.state.state);
             more = format!(", fillcolor=\"{fill}\", color=\"{border}\"");
             let told = one.state.told();

@@ -17,7 +17,7 @@ pub(crate) fn document(scene: &Scene) -> String {
         for state in State::ALL {
             let (fill, border) = colours(state);
             let members: Vec<_> =
-                scene.boxes.iter().enumerate().filter(|(_, one)| one.is_step() && one.state.state == state).collect();
+                scene.boxes.iter().enumerate().filter(|(_, one)| one.has_state() && one.state.state == state).collect();
             if !members.is_empty() {
                 let names: Vec<_> = members.iter().map(|(at, _)| format!("b{at}")).collect();
                 let word = state.word();
@@ -41,7 +41,7 @@ fn inside(scene: &Scene, group: Option<usize>, depth: usize, text: &mut String) 
         if one.is_step() {
             label.push_str(&format!("<br/>{}{}", one.repeats.before(), self::label(one.word())));
         }
-        if scene.is_run && one.is_step() {
+        if scene.is_run && one.has_state() {
             let told = one.state.told();
             label.push_str(&format!(
                 "<br/>{}{}{told}",

@@ -4,7 +4,7 @@
 use super::trace::{Feed, Leaf, Trace};
 use crate::words;
 use onceflow_core::model::{Program, program::ROOT};
-use onceflow_exec::action::EXECUTORS;
+use onceflow_exec::action::{Action, EXECUTORS};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,6 +50,8 @@ pub(crate) enum BoxKind {
     Step(String),
     /// A flow that calls itself.
     Call,
+    /// An operation, buffer, cleanup flow or end of a scope.
+    Operation(String),
 }
 
 /// How often a step runs.
@@ -94,13 +96,23 @@ impl Box {
             BoxKind::Input => "input",
             BoxKind::Output => "output",
             BoxKind::Call => "calls itself",
-            BoxKind::Step(word) => word,
+            BoxKind::Step(word) | BoxKind::Operation(word) => word,
         }
     }
 
-    /// The box is a step.
+    /// The box is a step, or a part of one.
     pub(crate) fn is_step(&self) -> bool {
-        matches!(self.kind, BoxKind::Step(_) | BoxKind::Call)
+        matches!(self.kind, BoxKind::Step(_) | BoxKind::Call | BoxKind::Operation(_))
+    }
+
+    /// The box is a part of a scope.
+    pub(crate) fn is_operation(&self) -> bool {
+        matches!(self.kind, BoxKind::Operation(_))
+    }
+
+    /// The state of the box in a run is known: parts of a scope have one only while a session waits for them.
+    pub(crate) fn has_state(&self) -> bool {
+        self.is_step() && !(self.is_operation() && self.state.state == super::states::State::Pending)
     }
 }
 
@@ -123,6 +135,13 @@ impl Scene {
         for (name, feeds) in trace.outputs() {
             let to = scene.add(format!("outputs.{name}"), name, BoxKind::Output);
             feeds.into_iter().for_each(|feed| scene.arrow(feed, to, &inputs, &boxes));
+        }
+        for (leaf, at) in &boxes {
+            let task = trace.leaves[*leaf].task.map(|task| &program.tasks[task as usize]);
+            let action = task.filter(|_| is_step(&trace.leaves[*leaf].address)).map(Action::from_spec);
+            if let Some(Ok(Action::Scope(action))) = action {
+                scene.draw_scope(*at, &action);
+            }
         }
         scene.without_unread_inputs()
     }
@@ -240,7 +259,7 @@ impl Scene {
             let mut data = json!({
                 "id": it.id, "name": it.name, "kind": it.word(), "in": group(it.group), "repeats": it.repeats.word(),
             });
-            if self.is_run && it.is_step() {
+            if self.is_run && it.has_state() {
                 data["state"] = it.state.to_json();
             }
             data

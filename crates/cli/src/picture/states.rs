@@ -27,6 +27,8 @@ pub(crate) struct Stand {
     pub(crate) spent_ms: u64,
     /// The usage of all attempts, as far as it was measured.
     pub(crate) used: Option<Used>,
+    /// A count of another kind, in words.
+    pub(crate) note: Option<String>,
 }
 
 /// The state of a box, in a word.
@@ -106,6 +108,7 @@ impl Stand {
         if self.spent_ms > 0 {
             parts.push(words::duration(self.spent_ms));
         }
+        parts.extend(self.note.clone());
         parts.join(" · ")
     }
 
@@ -114,6 +117,7 @@ impl Stand {
             "state": self.state.word(), "done": self.done, "reused": self.reused, "failed": self.failed,
             "running": self.running, "interrupted": self.interrupted, "of": self.of, "retries": self.retries, "spent_ms": self.spent_ms,
             "cpu_ms": self.used.map(|used| used.cpu_ms), "peak_bytes": self.used.and_then(|used| used.peak_bytes),
+            "note": self.note,
         })
     }
 }
@@ -131,7 +135,7 @@ pub(crate) fn colour(
     let (stands, is_done) = (stands(history), status == RunStatus::Done);
     let unknown: Vec<_> = unknown.iter().map(|address| box_id(address)).collect();
     let at_work = if is_left { State::Interrupted } else { State::Running };
-    for one in scene.boxes.iter_mut().filter(|one| one.is_step()) {
+    for one in scene.boxes.iter_mut().filter(|one| one.is_step() && !one.is_operation()) {
         let id = one.id.trim_end_matches('.');
         let mut stand = stands.get(id).cloned().unwrap_or_default();
         stand.of = elements(&one.eaches, history);

@@ -103,7 +103,7 @@ fn draw_group(out: &mut String, rect: &Rect, name: &str, told: &str) {
 fn draw_box(out: &mut String, scene: &Scene, one: &Box, rect: &Rect) {
     let Rect { x, y, w, h } = *rect;
     let class = match (&one.kind, scene.is_run) {
-        (BoxKind::Step(_) | BoxKind::Call, true) => one.state.state.word(),
+        (BoxKind::Step(_) | BoxKind::Call | BoxKind::Operation(_), true) if one.has_state() => one.state.state.word(),
         _ => "plain",
     };
     let tip = escape(&format!("{}: {}", one.id.trim_end_matches('.'), detail(scene, one)));
@@ -202,7 +202,7 @@ fn arrow(out: &mut String, placed: &PlacedScene, way: &[(f64, f64)]) {
 
 /// Returns the states that occur in the scene.
 fn legend(scene: &Scene) -> Vec<State> {
-    let is_there = |state: &State| scene.boxes.iter().any(|one| one.is_step() && one.state.state == *state);
+    let is_there = |state: &State| scene.boxes.iter().any(|one| one.has_state() && one.state.state == *state);
     if scene.is_run { State::ALL.into_iter().filter(is_there).collect() } else { vec![] }
 }
 

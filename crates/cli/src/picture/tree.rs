@@ -72,7 +72,7 @@ fn told(scene: &Scene, printer: &Printer, at: usize) -> String {
         None => one.word().to_owned(),
     };
     let mut line = format!("{}  {}", one.name, printer.ink(Ink::Dim, &word));
-    if scene.is_run {
+    if scene.is_run && one.has_state() {
         let ink = match one.state.state {
             State::Done => Ink::Green,
             State::Reused => Ink::Cyan,

@@ -9,7 +9,7 @@ use crate::{
     pending::{self, PendingStep},
     printer::{Ink, Printer, name},
     progress::{Group, Progress},
-    run_meta, runs,
+    run_meta, runs, scopes,
     session::{self, Session},
     streams, view, words,
 };
@@ -51,6 +51,7 @@ pub(crate) async fn run(args: &args::Show, location: StoreLocation, printer: &Pr
         outputs.insert(name.clone(), data_json(handle.peek(outcome).await?));
     }
     let mut progress = event_log::progress(&handle).await?;
+    let sessions = scopes::open(&handle).await?;
     engine.stop();
     let left = waiting
         .iter()
@@ -80,6 +81,7 @@ pub(crate) async fn run(args: &args::Show, location: StoreLocation, printer: &Pr
     if printer.json {
         let mut data = shown.to_json(printer);
         data["outputs"] = Value::Object(outputs);
+        data["scopes"] = scopes::to_json(&sessions);
         data["failures"] = failed_json(failures);
         data["failed"] = json!(run.failed.max(failures.len()));
         if run.status == RunStatus::Waiting || !waiting.is_empty() {
@@ -90,6 +92,7 @@ pub(crate) async fn run(args: &args::Show, location: StoreLocation, printer: &Pr
         return Ok(Exit::Done);
     }
     let mut text = shown.to_text(printer);
+    text.push_str(&scopes::to_text(&sessions, event_log::now_ms()));
     let more = |all: usize, what: &str| match all.saturating_sub(FAILURES_MAX) {
         0 => String::new(),
         more => format!("… and {more} more {what}; --json has them\n"),

@@ -17,6 +17,7 @@ mod readme;
 mod rest;
 mod run;
 mod saga;
+mod scope_forms;
 mod scopes;
 mod settings;
 mod shared;

@@ -177,6 +177,19 @@ impl<M> Session<M> {
         self.orders.get(order).map(|open| open.kind)
     }
 
+    /// The orders under way, each with its kind; true for one that was told to end.
+    pub fn open_orders(&self) -> impl Iterator<Item = (OrderId, OrderKind, bool)> {
+        self.orders.iter().map(|(order, open)| (order, open.kind, open.is_cancelled))
+    }
+
+    /// Why the session was cancelled, while it is cleaned.
+    pub fn cancelled_by(&self) -> Option<&CancelCause> {
+        match &self.stage {
+            Stage::CleaningOperations(Err(cause)) | Stage::CleaningBuffers(Err(cause)) => Some(cause),
+            _ => None,
+        }
+    }
+
     /// The entries of a buffer that a key shows, the oldest first: none while its gate is closed, all while cleanup
     /// flows run.
     pub fn entries(&self, scope: &Scope, buffer: OpId) -> impl ExactSizeIterator<Item = &M> {

@@ -16,12 +16,14 @@
 //! | `activity` | runs one activity, and commits its answer |
 //! | `entry` | a scope as a step of a flow |
 //! | `open_sessions` | the sessions that a run has open |
+//! | `inspect` | what the sessions of a run wait for, for any process that asks |
 //! | `host` | claims, heartbeats, takeover; opens sessions and awaits their ends |
 
 mod activity;
 mod body;
 mod entry;
 mod host;
+mod inspect;
 mod keys;
 mod open_sessions;
 mod turn;
@@ -33,5 +35,6 @@ pub use body::{
 pub(crate) use entry::ScopeStore;
 pub use entry::{end_scope, enter_scope, sessions_left_open};
 pub use host::{ScopeHost, ScopeHostOptions};
+pub use inspect::{OrderView, OrderWork, SessionView};
 pub use keys::{DurableEnd, SessionId};
 pub(crate) use open_sessions::OpenSession;

@@ -1,12 +1,11 @@
-//! A scope of a flow file, as the program carries it, and the operations of the machine that it becomes.
+//! A scope of a flow file, as the program carries it.
 
-use super::Command;
-use onceflow_core::scope::{
-    BufferKeep, CleanupFlow, CleanupWhen, Distribution, GateAction, JoinInput, OpId, OpKind, Operation, Scope,
-    ScopeDraft, ScopeFault, ScopeSettings, TaskMode,
-};
+mod plan;
+
+use super::{Command, Http};
+use onceflow_core::scope::{Scope, ScopeFault};
+pub(crate) use plan::{OpCode, ScopePlan};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// A scope: operations that pass messages, buffers, cleanup flows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +22,9 @@ pub struct ScopeAction {
     pub deadline_ms: Option<u64>,
     /// The session is cancelled when an operation on a cycle takes more messages.
     pub rounds_max: Option<u32>,
+    /// The end of the parent is deferred until the session has ended by itself.
+    #[serde(default)]
+    pub uninterruptible: bool,
 }
 
 /// The entries that a buffer keeps.
@@ -46,20 +48,38 @@ pub struct FileOp {
     pub work: FileWork,
     /// Where its messages go.
     pub next: MessageTarget,
-    /// Where the message of a failed `run` goes, that of a `when` that does not hold, and the rest of a `split`.
+    /// Where the failure of a task goes, the message of a `when` that does not hold, that of a `match` without its case,
+    /// and the rest of a `split`.
     pub other: Option<MessageTarget>,
+    /// Where the streams of a nested scope go, by their names.
+    #[serde(default)]
+    pub streams: Vec<(String, MessageTarget)>,
 }
 
 /// The work of an operation. Expressions see `message`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileWork {
-    /// Starts a command; the text it prints is the message, as JSON if it is JSON.
-    Run(Command),
+    /// Work outside of the session.
+    Task(FileTask),
+    /// One of several tasks; the message says which.
+    Inject {
+        /// An expression for the name of the task.
+        choose: String,
+        /// The tasks, by name.
+        among: Vec<(String, FileTask)>,
+    },
     /// Evaluates an expression.
     Expr(String),
     /// Decides by a truth.
     When(String),
+    /// Decides by a word.
+    Match {
+        /// An expression for the word.
+        on: String,
+        /// Where the message goes, by the word.
+        cases: Vec<(String, MessageTarget)>,
+    },
     /// A message for each element of a list.
     Spread(String),
     /// Gathers messages into a list.
@@ -70,17 +90,78 @@ pub enum FileWork {
         max: Option<u32>,
     },
     /// A record of one entry of each buffer.
-    Join(Vec<String>),
+    Join {
+        /// The buffers.
+        buffers: Vec<String>,
+        /// Those of them whose entry is copied and stays.
+        clone: Vec<String>,
+    },
     /// A record of all entries of these buffers, whenever one changes.
-    Listen(Vec<String>),
-    /// A message for each of these fields.
+    Listen {
+        /// The buffers.
+        buffers: Vec<String>,
+        /// Those of them whose entries are taken.
+        take: Vec<String>,
+    },
+    /// The message, with all entries of these buffers.
+    Access {
+        /// The buffers.
+        buffers: Vec<String>,
+        /// Those of them whose entries are taken.
+        take: Vec<String>,
+    },
+    /// Puts a value into a buffer, and passes the message on.
+    Push {
+        /// The buffer.
+        buffer: String,
+        /// An expression for the value; the message itself without it.
+        value: Option<String>,
+    },
+    /// A message for each of these fields, or elements by their number.
     Split(Vec<(String, MessageTarget)>),
+    /// A message for each element of a list, in order.
+    Unzip(Vec<MessageTarget>),
     /// Opens buffers for their readers.
     Open(Vec<String>),
     /// Closes buffers for their readers.
     Close(Vec<String>),
+    /// Opens buffers for their readers, or closes them.
+    Gate {
+        /// The buffers.
+        buffers: Vec<String>,
+        /// A truth: they are opened.
+        open: String,
+    },
+    /// Cleans a part of the scope, then passes the message on.
+    Trim(FileTrim),
+    /// A record of the operation and the reason, whenever one of these operations gives nothing.
+    Watch(Vec<String>),
     /// Passes the message on after so many milliseconds.
     Sleep(u64),
+}
+
+/// Work outside of the session, also that of a cleanup flow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileTask {
+    /// Starts a command; the text it prints is the message, as JSON if it is JSON.
+    Run(Command),
+    /// Calls a server; the body of its answer is the message.
+    Http(Http),
+    /// Enters a nested scope.
+    Scope(Box<ScopeAction>),
+}
+
+/// A part of a scope that is cleaned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileTrim {
+    /// One operation.
+    Only(String),
+    /// An operation and all that it leads to.
+    From(String),
+    /// All operations on a way from the first to the second.
+    Between(String, String),
 }
 
 /// Where a message goes.
@@ -93,6 +174,8 @@ pub enum MessageTarget {
     Terminate,
     /// The session is cancelled, with the message as its reason.
     Cancel,
+    /// As [`MessageTarget::Cancel`], for errors only: a session that can reach nothing else is unreachable.
+    ImplicitCancel,
     /// Nowhere.
     Dispose,
     /// Into a buffer.
@@ -112,8 +195,8 @@ pub struct FileCleanup {
     pub on: CleanupOn,
     /// The buffers whose entries it takes.
     pub with: Vec<String>,
-    /// Its command.
-    pub run: Command,
+    /// Its work.
+    pub task: FileTask,
     /// It is cancelled after so many milliseconds.
     pub timeout_ms: Option<u64>,
 }
@@ -130,36 +213,56 @@ pub enum CleanupOn {
     Either,
 }
 
-/// The code that an operation of the machine needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum OpCode {
-    /// None.
-    Nothing,
-    /// That of an operation of the file.
-    Of(usize),
-    /// Divides the result of a command from its failure.
-    ByResult,
-}
+impl FileWork {
+    /// The parts of a message that have targets of their own, by their labels.
+    pub fn parts(&self) -> Vec<(String, &MessageTarget)> {
+        match self {
+            FileWork::Split(parts) | FileWork::Match { cases: parts, .. } => {
+                parts.iter().map(|(name, target)| (name.clone(), target)).collect()
+            }
+            FileWork::Unzip(parts) => parts.iter().enumerate().map(|(at, target)| (at.to_string(), target)).collect(),
+            _ => vec![],
+        }
+    }
 
-/// The operations of the machine, and their code.
-pub(crate) struct ScopePlan {
-    pub(crate) draft: ScopeDraft,
-    pub(crate) codes: Vec<OpCode>,
-    /// The buffers, by name.
-    pub(crate) buffers: BTreeMap<String, OpId>,
+    /// The tasks of the operation, each with its name if it is one of several.
+    pub fn tasks(&self) -> Vec<(Option<&str>, &FileTask)> {
+        match self {
+            FileWork::Task(task) => vec![(None, task)],
+            FileWork::Inject { among, .. } => among.iter().map(|(name, task)| (Some(name.as_str()), task)).collect(),
+            _ => vec![],
+        }
+    }
+
+    fn tasks_mut(&mut self) -> Vec<&mut FileTask> {
+        match self {
+            FileWork::Task(task) => vec![task],
+            FileWork::Inject { among, .. } => among.iter_mut().map(|(_, task)| task).collect(),
+            _ => vec![],
+        }
+    }
 }
 
 impl ScopeAction {
     /// Checks the scope: nothing leads to its end, two collects on one cycle, and so on. Names are resolved already.
     ///
     /// # Errors
-    /// All faults.
-    pub fn check(&self) -> Result<(), Vec<ScopeFault>> {
-        Scope::check(self.plan().draft).map(drop)
+    /// All faults, each of a nested scope with the name of its operation.
+    pub fn check(&self) -> Result<(), Vec<(String, ScopeFault)>> {
+        let own = Scope::check(self.plan().draft).err().unwrap_or_default();
+        let mut faults: Vec<_> = own.into_iter().map(|fault| (String::new(), fault)).collect();
+        let of_ops = self.ops.iter().flat_map(|op| op.work.tasks().into_iter().map(|(_, task)| (&op.name, task)));
+        for (name, task) in of_ops.chain(self.cleanups.iter().map(|cleanup| (&cleanup.name, &cleanup.task))) {
+            if let FileTask::Scope(nested) = task {
+                let below = nested.check().err().unwrap_or_default();
+                faults.extend(below.into_iter().map(|(at, fault)| (format!("{name}/{at}"), fault)));
+            }
+        }
+        if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 
     pub(crate) fn plan(&self) -> ScopePlan {
-        Planning::new(self).finish()
+        plan::of(self)
     }
 
     /// All targets, of operations and of the start.
@@ -168,9 +271,8 @@ impl ScopeAction {
         for op in &self.ops {
             found.push(&op.next);
             found.extend(&op.other);
-            if let FileWork::Split(parts) = &op.work {
-                found.extend(parts.iter().map(|(_, target)| target));
-            }
+            found.extend(op.streams.iter().map(|(_, target)| target));
+            found.extend(op.work.parts().into_iter().map(|(_, target)| target));
         }
         let mut all = Vec::new();
         while let Some(target) = found.pop() {
@@ -182,13 +284,16 @@ impl ScopeAction {
         all
     }
 
-    /// Its commands.
-    pub fn commands_mut(&mut self) -> impl Iterator<Item = &mut Command> {
-        let ops = self.ops.iter_mut().filter_map(|op| match &mut op.work {
-            FileWork::Run(command) => Some(command),
-            _ => None,
-        });
-        ops.chain(self.cleanups.iter_mut().map(|cleanup| &mut cleanup.run))
+    /// Forgets the names of secrets, which no result depends on.
+    pub(crate) fn clear_secrets(&mut self) {
+        let of_ops = self.ops.iter_mut().flat_map(|op| op.work.tasks_mut());
+        for task in of_ops.chain(self.cleanups.iter_mut().map(|cleanup| &mut cleanup.task)) {
+            match task {
+                FileTask::Run(command) => command.secrets.clear(),
+                FileTask::Http(http) => http.secrets.clear(),
+                FileTask::Scope(nested) => nested.clear_secrets(),
+            }
+        }
     }
 
     /// The names of its streams, in order.
@@ -198,145 +303,5 @@ impl ScopeAction {
             _ => None,
         });
         streams.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
-    }
-}
-
-struct Planning<'a> {
-    action: &'a ScopeAction,
-    plan: ScopePlan,
-    named: BTreeMap<String, OpId>,
-}
-
-impl<'a> Planning<'a> {
-    fn new(action: &'a ScopeAction) -> Self {
-        let settings =
-            ScopeSettings { uninterruptible: false, deadline_ms: action.deadline_ms, rounds_max: action.rounds_max };
-        let draft = ScopeDraft { streams: action.streams(), settings, ..ScopeDraft::default() };
-        let plan = ScopePlan { draft, codes: vec![], buffers: BTreeMap::new() };
-        Planning { action, plan, named: BTreeMap::new() }
-    }
-
-    fn add(&mut self, name: &str, kind: OpKind, code: OpCode, ports: usize) -> OpId {
-        let id = OpId(u32::try_from(self.plan.draft.ops.len()).expect("a file has fewer operations"));
-        self.plan.draft.ops.push(Operation { name: name.to_owned(), kind, outputs: vec![None; ports] });
-        self.plan.codes.push(code);
-        id
-    }
-
-    fn finish(mut self) -> ScopePlan {
-        for (name, keep) in &self.action.buffers {
-            let keep = match keep {
-                KeepEntries::All => BufferKeep::All,
-                KeepEntries::Last(most) => BufferKeep::Last(*most),
-                KeepEntries::First(most) => BufferKeep::First(*most),
-            };
-            let id = self.add(name, OpKind::Buffer { keep }, OpCode::Nothing, 0);
-            self.plan.buffers.insert(name.clone(), id);
-        }
-        for (at, op) in self.action.ops.iter().enumerate() {
-            let (kind, ports) = self.kind(&op.work);
-            let code = match op.work {
-                FileWork::Open(_) | FileWork::Close(_) => OpCode::Nothing,
-                _ => OpCode::Of(at),
-            };
-            let id = self.add(&op.name, kind, code, ports);
-            self.named.insert(op.name.clone(), id);
-        }
-        for op in &self.action.ops {
-            self.connect(op);
-        }
-        let start = self.target(&self.action.start, "start");
-        self.plan.draft.start = start;
-        for cleanup in &self.action.cleanups {
-            let when = match cleanup.on {
-                CleanupOn::Cancel => CleanupWhen::Cancelled,
-                CleanupOn::Terminate => CleanupWhen::Terminated,
-                CleanupOn::Either => CleanupWhen::Ended,
-            };
-            let buffers = self.buffers(&cleanup.with);
-            let (name, timeout_ms) = (cleanup.name.clone(), cleanup.timeout_ms);
-            self.plan.draft.cleanups.push(CleanupFlow { name, when, buffers, timeout_ms });
-        }
-        self.plan
-    }
-
-    fn buffers(&self, names: &[String]) -> Vec<OpId> {
-        names.iter().filter_map(|name| self.plan.buffers.get(name).copied()).collect()
-    }
-
-    fn kind(&self, work: &FileWork) -> (OpKind, usize) {
-        match work {
-            FileWork::Run(_) | FileWork::Sleep(_) => (OpKind::Task { mode: TaskMode::Async, streams: 0 }, 1),
-            FileWork::Expr(_) => (OpKind::Task { mode: TaskMode::Blocking, streams: 0 }, 1),
-            FileWork::When(_) => (OpKind::Distribute(Distribution::Fork), 2),
-            FileWork::Spread(_) => (OpKind::Distribute(Distribution::Spread), 1),
-            FileWork::Split(parts) => (OpKind::Distribute(Distribution::Split), parts.len() + 1),
-            FileWork::Collect { min, max } => (OpKind::Collect { min: *min, max: *max }, 1),
-            FileWork::Join(names) => {
-                let inputs = self.buffers(names).into_iter().map(|buffer| JoinInput { buffer, by_clone: false });
-                (OpKind::Join { inputs: inputs.collect() }, 1)
-            }
-            FileWork::Listen(names) => (OpKind::Listen { buffers: self.buffers(names), own_writes: false }, 1),
-            FileWork::Open(names) => (OpKind::Gate { buffers: self.buffers(names), action: GateAction::Open }, 1),
-            FileWork::Close(names) => (OpKind::Gate { buffers: self.buffers(names), action: GateAction::Close }, 1),
-        }
-    }
-
-    fn connect(&mut self, op: &FileOp) {
-        let id = self.named[&op.name];
-        let next = self.target(&op.next, &op.name);
-        let other = op.other.as_ref().map(|other| self.target(other, &format!("{}!", op.name)));
-        match (&op.work, other) {
-            (FileWork::Run(_), Some(other)) => {
-                let name = format!("{}?", op.name);
-                let fork = self.add(&name, OpKind::Distribute(Distribution::Fork), OpCode::ByResult, 2);
-                self.plan.draft.ops[id.at()].outputs[0] = Some(fork);
-                self.plan.draft.ops[fork.at()].outputs = vec![next, other];
-            }
-            (FileWork::Split(parts), other) => {
-                let mut outputs = Vec::new();
-                for (part, target) in parts {
-                    outputs.push(self.target(target, &format!("{}.{part}", op.name)));
-                }
-                outputs.push(other.flatten());
-                self.plan.draft.ops[id.at()].outputs = outputs;
-            }
-            (FileWork::When(_), other) => self.plan.draft.ops[id.at()].outputs = vec![next, other.flatten()],
-            _ => self.plan.draft.ops[id.at()].outputs[0] = next,
-        }
-    }
-
-    /// The operation that a target is; `None` for nowhere.
-    fn target(&mut self, target: &MessageTarget, of: &str) -> Option<OpId> {
-        let shared = |name: &str| format!("<{name}>");
-        Some(match target {
-            MessageTarget::Op(name) => self.named.get(name).copied()?,
-            MessageTarget::Push(buffer) => self.plan.buffers.get(buffer).copied()?,
-            MessageTarget::Dispose => return None,
-            MessageTarget::Terminate => self.once(&shared("terminate"), OpKind::Terminate),
-            MessageTarget::Cancel => self.once(&shared("cancel"), OpKind::Cancel { implicit: false }),
-            MessageTarget::Stream(name) => {
-                let at = self.plan.draft.streams.iter().position(|stream| stream == name)?;
-                let stream = u32::try_from(at).expect("a file has fewer streams");
-                self.once(&shared(name), OpKind::StreamOut { stream })
-            }
-            MessageTarget::All(targets) => {
-                let outputs: Vec<_> = targets.iter().map(|target| self.target(target, of)).collect();
-                let id = self.add(&format!("{of}*"), OpKind::Clone, OpCode::Nothing, 0);
-                self.plan.draft.ops[id.at()].outputs = outputs;
-                id
-            }
-        })
-    }
-
-    fn once(&mut self, name: &str, kind: OpKind) -> OpId {
-        match self.named.get(name) {
-            Some(id) => *id,
-            None => {
-                let id = self.add(name, kind, OpCode::Nothing, 0);
-                self.named.insert(name.to_owned(), id);
-                id
-            }
-        }
     }
 }

@@ -210,6 +210,14 @@ impl Lowering<'_> {
     }
 
     fn http(&mut self, step: &StepDecl, http: &HttpDecl, takes: &mut TaskInputs) -> Action {
+        let mut call = self.http_call(http, takes);
+        call.outputs = self.captures(step, takes);
+        call.secrets = self.secrets(step, takes);
+        Action::Http(call)
+    }
+
+    /// Lowers the request of a call, and which answers are good.
+    pub(super) fn http_call(&mut self, http: &HttpDecl, takes: &mut TaskInputs) -> action::Http {
         let plain = Allowed { out: None, step: true, secrets: false };
         let secret = Allowed { secrets: true, ..plain };
         let url = self.template(&http.url, plain, takes);
@@ -236,20 +244,18 @@ impl Lowering<'_> {
                 })
             }
         };
-        let outputs = self.captures(step, takes);
-        let secrets = self.secrets(step, takes);
         let key_header = http.key_header.clone().unwrap_or_else(action::key_header);
         let accept = if http.accept.is_empty() { action::accept() } else { http.accept.clone() };
-        Action::Http(action::Http {
+        action::Http {
             method: http.method.clone(),
             url,
             headers,
             body,
             key_header,
             accept,
-            outputs,
-            secrets,
-        })
+            outputs: vec![],
+            secrets: vec![],
+        }
     }
 
     fn json(&mut self, node: &YamlNode, allowed: Allowed<'_>, takes: &mut TaskInputs) -> JsonTemplate {

@@ -1,8 +1,16 @@
 //! Reads a scope: buffers, operations with their targets, cleanup flows.
 
-use super::{MapKey, NodeKind, YamlNode, fields::FieldReader, fields::clipped, step::words_of};
+mod op;
+
+use super::{
+    MapKey, NodeKind, YamlNode,
+    fields::{FieldReader, Fields, clipped},
+    http::{self, HttpDecl},
+    step::words_of,
+};
 use crate::{source::Span, source::Text, words};
 use onceflow_exec::action::{CleanupOn, KeepEntries};
+pub(crate) use op::OP_KINDS;
 
 /// A declared scope.
 #[derive(Clone, Debug)]
@@ -14,6 +22,7 @@ pub(crate) struct ScopeDecl {
     pub(crate) cleanups: Vec<CleanupDecl>,
     pub(crate) deadline_ms: Option<u64>,
     pub(crate) rounds_max: Option<u32>,
+    pub(crate) uninterruptible: bool,
 }
 
 /// A declared operation.
@@ -23,22 +32,47 @@ pub(crate) struct OpDecl {
     pub(crate) work: OpWork,
     pub(crate) next: Option<TargetDecl>,
     pub(crate) other: Option<TargetDecl>,
+    pub(crate) streams: Vec<(MapKey, TargetDecl)>,
 }
 
 /// The work of an operation.
 #[derive(Clone, Debug)]
 pub(crate) enum OpWork {
-    Run(Text),
+    Task(TaskDecl),
+    Inject { choose: Text, among: Vec<(MapKey, TaskDecl)> },
     Expr(Text),
     When(Text),
+    Match { on: Text, cases: Vec<(MapKey, TargetDecl)> },
     Spread(Text),
     Collect { min: u32, max: Option<u32> },
-    Join(Vec<Text>),
-    Listen(Vec<Text>),
+    Join { buffers: Vec<Text>, clone: Vec<Text> },
+    Listen { buffers: Vec<Text>, take: Vec<Text> },
+    Access { buffers: Vec<Text>, take: Vec<Text> },
+    Push { buffer: Text, value: Option<Text> },
     Split(Vec<(MapKey, TargetDecl)>),
+    Unzip(Vec<TargetDecl>),
     Open(Vec<Text>),
     Close(Vec<Text>),
+    Gate { buffers: Vec<Text>, open: Text },
+    Trim(TrimDecl),
+    Watch(Vec<Text>),
     Sleep(u64),
+}
+
+/// Work outside of the session.
+#[derive(Clone, Debug)]
+pub(crate) enum TaskDecl {
+    Run(Text),
+    Http(Box<HttpDecl>),
+    Scope(Box<ScopeDecl>),
+}
+
+/// The part that a trim cleans.
+#[derive(Clone, Debug)]
+pub(crate) enum TrimDecl {
+    Only(Text),
+    From(Text),
+    Between(Text, Text),
 }
 
 /// Where a message goes.
@@ -56,17 +90,9 @@ pub(crate) struct CleanupDecl {
     pub(crate) name: MapKey,
     pub(crate) on: CleanupOn,
     pub(crate) with: Vec<Text>,
-    pub(crate) run: Text,
+    pub(crate) task: TaskDecl,
     pub(crate) timeout_ms: Option<u64>,
 }
-
-/// The kinds of operations.
-pub(crate) const OP_KINDS: &[&str] =
-    &["run", "expr", "when", "spread", "collect", "join", "listen", "split", "open", "close", "sleep"];
-
-/// Kinds that scopes in Rust have, and those in files do not have yet.
-const ONLY_IN_RUST: &[&str] =
-    &["flow", "call", "scope", "script", "http", "steps", "access", "trim", "gate", "watch", "inject", "buffer"];
 
 pub(crate) fn read(reader: FieldReader<'_>, node: &YamlNode, what: &str) -> Option<ScopeDecl> {
     let mut fields = reader.fields(node, format!("the scope of {what}"))?;
@@ -79,14 +105,28 @@ pub(crate) fn read(reader: FieldReader<'_>, node: &YamlNode, what: &str) -> Opti
     };
     let buffers = fields.get("buffers").map(|node| read_buffers(reader, node)).unwrap_or_default();
     let ops = fields.get("ops").map(|node| reader.entries(node, "`ops`")).unwrap_or_default();
-    let ops = ops.iter().filter_map(|(name, node)| read_op(reader, name, node)).collect();
+    let ops = ops.iter().filter_map(|(name, node)| op::read(reader, name, node)).collect();
     let cleanups = fields.get("cleanup").map(|node| reader.entries(node, "`cleanup`")).unwrap_or_default();
     let cleanups = cleanups.iter().filter_map(|(name, node)| read_cleanup(reader, name, node)).collect();
     let deadline_ms = fields.get("deadline").and_then(|node| reader.duration(node, "`deadline`"));
     let rounds = fields.get("rounds_max").and_then(|node| reader.int(node, "`rounds_max`", 1, i64::from(u32::MAX)));
     let rounds_max = rounds.and_then(|rounds| u32::try_from(rounds).ok());
+    let uninterruptible = fields.get("settings").and_then(|node| read_settings(reader, node)).unwrap_or(false);
     fields.finish();
-    Some(ScopeDecl { span: node.span, start, buffers, ops, cleanups, deadline_ms, rounds_max })
+    Some(ScopeDecl { span: node.span, start, buffers, ops, cleanups, deadline_ms, rounds_max, uninterruptible })
+}
+
+/// Reads the settings: whether the scope is uninterruptible. `durable` may be said; scopes of files always are.
+fn read_settings(reader: FieldReader<'_>, node: &YamlNode) -> Option<bool> {
+    let mut fields = reader.fields(node, "`settings`")?;
+    let uninterruptible = fields.get("uninterruptible").and_then(|node| reader.bool(node, "`uninterruptible`"));
+    let durable = fields.get("durable").and_then(|node| Some((node, reader.bool(node, "`durable`")?)));
+    if let Some((node, false)) = durable {
+        let hint = "scopes that live in memory are written in Rust";
+        reader.say(node.span, "OF0143", "a scope in a flow file is always durable", hint);
+    }
+    fields.finish();
+    uninterruptible
 }
 
 fn read_buffers(reader: FieldReader<'_>, node: &YamlNode) -> Vec<(MapKey, KeepEntries)> {
@@ -148,94 +188,39 @@ fn read_target(reader: FieldReader<'_>, node: &YamlNode, what: &str) -> Option<T
     }
 }
 
-fn read_op(reader: FieldReader<'_>, name: &MapKey, node: &YamlNode) -> Option<OpDecl> {
-    reader.name(&name.name, name.span, "an operation");
-    let what = format!("operation `{}`", name.name);
-    let mut fields = reader.fields(node, what.clone())?;
-    fields.span = name.span;
-    let refused: Vec<_> = ONLY_IN_RUST.iter().copied().filter(|kind| fields.has(kind)).collect();
-    let mut found: Vec<_> = OP_KINDS.iter().filter_map(|kind| fields.take(kind)).collect();
-    if !refused.is_empty() {
-        let message = format!("{what} has {}, which scopes in flow files do not have yet", words::list(refused));
-        let hint = format!("it is one of {}", words::list(OP_KINDS.iter().copied()));
-        reader.say(name.span, "OF0142", message, hint);
-        return None;
-    }
+/// The kinds of tasks.
+const TASK_KINDS: &[&str] = &["run", "http", "scope"];
+
+fn read_task(reader: FieldReader<'_>, kind: &str, node: &YamlNode, what: &str) -> Option<TaskDecl> {
+    Some(match kind {
+        "run" => TaskDecl::Run(reader.text(node, "`run`")?),
+        "http" => TaskDecl::Http(Box::new(http::read(reader, node)?)),
+        _ => TaskDecl::Scope(Box::new(read(reader, node, what)?)),
+    })
+}
+
+/// Reads the one task that a map has; `None` after reporting a problem.
+fn take_task(fields: &mut Fields<'_>, what: &str) -> Option<TaskDecl> {
+    let reader = fields.reader;
+    let mut found: Vec<_> = TASK_KINDS.iter().filter_map(|kind| fields.take(kind)).collect();
     if found.len() > 1 {
         let names: Vec<_> = found.iter().map(|(key, _)| key.name.as_str()).collect();
         let message = format!("{what} has {} at once", words::list(names));
-        reader.say(found[1].0.span, "OF0113", message, "an operation does one thing; make it two");
+        reader.say(found[1].0.span, "OF0113", message, "it does one thing; a `scope` does several");
         return None;
     }
-    let Some((kind, node)) = found.pop() else {
-        let hint = format!("it is one of {}", words::list(OP_KINDS.iter().copied()));
+    let Some((key, node)) = found.pop() else {
+        let hint = format!("it is one of {}", words::list(TASK_KINDS.iter().copied()));
         fields.missing("part that says what it does", &hint);
         return None;
     };
-    let (next_key, other_key): (&'static str, Option<&'static str>) = match kind.name.as_str() {
-        "run" => ("next", Some("err")),
-        "when" => ("then", Some("else")),
-        "split" => ("next", Some("rest")),
-        _ => ("next", None),
-    };
-    let mut target = |key: &'static str| -> Option<TargetDecl> {
-        fields.get(key).and_then(|node| read_target(reader, node, &format!("`{key}` of {what}")))
-    };
-    let next = target(next_key);
-    let other = other_key.and_then(target);
-    let work = read_work(reader, kind, node);
-    if let (Some(OpWork::Split(_)), Some(_)) = (&work, &next) {
-        reader.say(
-            name.span,
-            "OF0113",
-            format!("{what} has `next`, but each part says where it goes"),
-            "`rest` is for the others",
-        );
-    }
-    let leads = next.is_some() || matches!(work, Some(OpWork::Split(_)) | None);
-    if !leads {
-        fields.missing(&format!("`{next_key}`"), "it says where the message goes; `dispose` is nowhere");
-    }
-    fields.finish();
-    Some(OpDecl { name: name.clone(), work: work?, next, other })
-}
-
-fn read_work(reader: FieldReader<'_>, kind: &MapKey, node: &YamlNode) -> Option<OpWork> {
-    let what = format!("`{}`", kind.name);
-    Some(match kind.name.as_str() {
-        "run" => OpWork::Run(reader.text(node, &what)?),
-        "expr" => OpWork::Expr(reader.text(node, &what)?),
-        "when" => OpWork::When(reader.text(node, &what)?),
-        "spread" => OpWork::Spread(reader.text(node, &what)?),
-        "join" => OpWork::Join(words_of(reader, node, &what)),
-        "listen" => OpWork::Listen(words_of(reader, node, &what)),
-        "open" => OpWork::Open(words_of(reader, node, &what)),
-        "close" => OpWork::Close(words_of(reader, node, &what)),
-        "sleep" => OpWork::Sleep(reader.duration(node, &what)?),
-        "split" => {
-            let parts = reader.entries(node, &what).iter();
-            let part = |(key, node): &(MapKey, YamlNode)| {
-                Some((key.clone(), read_target(reader, node, &format!("part `{}`", key.name))?))
-            };
-            OpWork::Split(parts.filter_map(part).collect())
-        }
-        _ => {
-            let mut fields = reader.fields(node, what)?;
-            let mut number = |name: &'static str| {
-                let number = fields.get(name).and_then(|node| reader.int(node, &format!("`{name}`"), 0, 1_000_000));
-                number.and_then(|number| u32::try_from(number).ok())
-            };
-            let (min, max) = (number("min").unwrap_or(0), number("max"));
-            fields.finish();
-            OpWork::Collect { min, max }
-        }
-    })
+    read_task(reader, &key.name, node, what)
 }
 
 fn read_cleanup(reader: FieldReader<'_>, name: &MapKey, node: &YamlNode) -> Option<CleanupDecl> {
     reader.name(&name.name, name.span, "a cleanup flow");
     let what = format!("cleanup `{}`", name.name);
-    let mut fields = reader.fields(node, what)?;
+    let mut fields = reader.fields(node, what.clone())?;
     fields.span = name.span;
     let on = match fields.get("on") {
         Some(node) => reader.word(node, "`on`", &["cancel", "terminate", "either"]),
@@ -243,15 +228,12 @@ fn read_cleanup(reader: FieldReader<'_>, name: &MapKey, node: &YamlNode) -> Opti
     };
     let with = fields.get("with").map(|node| words_of(reader, node, "`with`")).unwrap_or_default();
     let timeout_ms = fields.get("timeout").and_then(|node| reader.duration(node, "`timeout`"));
-    let run = fields.text("run");
-    if run.is_none() && !fields.has("run") {
-        fields.missing("`run`", "a cleanup flow in a file is one command");
-    }
+    let task = take_task(&mut fields, &what);
     fields.finish();
     let on = match on? {
         "cancel" => CleanupOn::Cancel,
         "terminate" => CleanupOn::Terminate,
         _ => CleanupOn::Either,
     };
-    Some(CleanupDecl { name: name.clone(), on, with, run: run?, timeout_ms })
+    Some(CleanupDecl { name: name.clone(), on, with, task: task?, timeout_ms })
 }

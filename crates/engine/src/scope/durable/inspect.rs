@@ -1,0 +1,215 @@
+//! Looks into the sessions that a run has open: which operations they wait for, with which messages, and what their
+//! buffers hold. Reads rows only, so any process can look, also while another one drives the session, or none does.
+
+use super::{
+    body::{DurableBody, DurableScope},
+    keys::{EventPlace, SessionId, WriterTimer, read_timer},
+    open_sessions::{OpenSession, end_key},
+};
+use crate::{Error, Handle, kernel::Kernel};
+use futures_util::future::BoxFuture;
+use onceflow_core::{
+    Name, Row, Timestamp,
+    model::TaskSpec,
+    protocol::{ids::RunId, rows::read},
+    scope::{CancelCause, Feed, OpId, OpOverview, OrderId, OrderKind, SESSION_ROW, Session, SessionPhase},
+};
+use std::sync::Arc;
+
+/// Times that a session is read again because it changed meanwhile. Then its rows are taken as they were found: each is
+/// right, but they may be of different moments.
+const READS_MAX: usize = 8;
+
+/// An open session, as its rows describe it.
+#[derive(Clone, Debug)]
+pub struct SessionView {
+    /// The address of the step that opened the outermost session.
+    pub step: String,
+    /// Names of operations and cleanup flows on the way from the outermost session to this one.
+    pub path: Vec<String>,
+    /// Where it stands.
+    pub phase: SessionPhase,
+    /// Why it was cancelled, while it is cleaned.
+    pub cancelled: Option<CancelCause>,
+    /// The orders that it waits for.
+    pub waits: Vec<OrderView>,
+    /// Buffers and collections that hold messages, and buffers that are closed.
+    pub holds: Vec<OpOverview>,
+}
+
+/// An order that a session waits for.
+#[derive(Clone, Debug)]
+pub struct OrderView {
+    /// The operation or cleanup flow.
+    pub name: String,
+    /// The kind of work it is.
+    pub kind: OrderWork,
+    /// The key that all attempts at it have, if it is an activity.
+    pub key: Option<String>,
+    /// Its message, if it has one.
+    pub message: Option<Row>,
+    /// It was told to end, and has not yet.
+    pub is_cancelled: bool,
+    /// When it ends by itself: a sleep, or the time limit of a cleanup flow.
+    pub due: Option<Timestamp>,
+}
+
+/// The kind of work of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrderWork {
+    /// User code.
+    Task,
+    /// A nested session, which has a view of its own.
+    Nested,
+    /// A cleanup flow, which is a nested session.
+    Cleanup,
+    /// A time.
+    Sleep,
+    /// Inline code that runs with the next batch.
+    Inline,
+}
+
+impl Handle {
+    /// The sessions that the run has open, each before those nested in it. `scope_of` gives the scope that a task enters,
+    /// or `None` if this process does not know it: such a session is left out.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub fn open_sessions<'a>(
+        &'a self,
+        scope_of: &'a (dyn Fn(&TaskSpec) -> Option<Arc<DurableScope>> + Sync),
+    ) -> BoxFuture<'a, Result<Vec<SessionView>, Error>> {
+        Box::pin(async move {
+            let kernel = &self.shared.kernel;
+            let mut views = Vec::new();
+            for (_, open) in OpenSession::all(kernel, self.id()).await? {
+                if let Some(scope) = scope_of(&open.task) {
+                    let id = SessionId::of_key(&open.session, "");
+                    let outermost = Visit { step: open.address.clone(), path: vec![], id, scope };
+                    outermost.into_all(kernel, (self.id(), &open.session), &mut views).await?;
+                }
+            }
+            Ok(views)
+        })
+    }
+}
+
+/// A session that is to be looked at.
+struct Visit {
+    step: String,
+    path: Vec<String>,
+    id: SessionId,
+    scope: Arc<DurableScope>,
+}
+
+impl Visit {
+    /// Looks at the session and at all that are nested in it.
+    async fn into_all(
+        self,
+        kernel: &Kernel,
+        (run, name): (RunId, &str),
+        views: &mut Vec<SessionView>,
+    ) -> Result<(), Error> {
+        let mut open = vec![self];
+        while let Some(visit) = open.pop() {
+            let rows = visit.rows(kernel).await?;
+            let mut view = SessionView {
+                step: visit.step.clone(),
+                path: visit.path.clone(),
+                phase: SessionPhase::New,
+                cancelled: None,
+                waits: vec![],
+                holds: vec![],
+            };
+            if rows.is_empty() {
+                // A nested one that is gone has left an event for its parent; an outermost one has left its end.
+                let has_ended = visit.path.is_empty() && kernel.row(end_key(run, name)).await?.is_some();
+                view.phase = if has_ended { SessionPhase::Done } else { continue };
+            } else if rows.iter().any(|(name, _)| name.as_bytes() == SESSION_ROW) {
+                let Some(session) = Session::<Row>::restore(&visit.scope.scope, rows.iter().map(|(n, r)| (n, r)))
+                else {
+                    continue;
+                };
+                visit.look(&session, &rows, &mut view);
+                open.extend(visit.nested(&session));
+            }
+            views.push(view);
+        }
+        Ok(())
+    }
+
+    /// The rows of the session, all of one moment if it holds still for long enough.
+    async fn rows(&self, kernel: &Kernel) -> Result<Vec<(Name, Row)>, Error> {
+        let mut rows = kernel.all_rows(self.id.group(), b"").await?;
+        for _ in 0..READS_MAX {
+            let own = rows.iter().find(|(name, _)| name.as_bytes() == SESSION_ROW).map(|(_, row)| row.clone());
+            if kernel.row(self.id.own_row()).await? == own {
+                break;
+            }
+            rows = kernel.all_rows(self.id.group(), b"").await?;
+        }
+        Ok(rows)
+    }
+
+    fn look(&self, session: &Session<Row>, rows: &[(Name, Row)], view: &mut SessionView) {
+        let scope = &self.scope.scope;
+        view.phase = session.phase();
+        view.cancelled = session.cancelled_by().cloned();
+        view.holds = session.overview(scope).into_iter().filter(|op| op.holds > 0 || op.is_closed).collect();
+        let named = |name: &Name| rows.iter().find(|(other, _)| other == name).map(|(_, row)| row);
+        let due = |timer: WriterTimer| named(&self.id.timer(timer).name).and_then(read_timer).map(|(_, due)| due);
+        for (order, kind, is_cancelled) in session.open_orders() {
+            // One whose answer has come is not waited for any more.
+            if named(&self.id.event(&EventPlace::Order(order, u64::MAX)).name).is_some() {
+                continue;
+            }
+            let (name, work) = self.work(kind);
+            let feed = named(&self.id.feed(order).name).and_then(|row| read::<(OrderId, OpId, Feed<Row>)>(row));
+            let message = match feed {
+                Some((_, _, Feed::One(message) | Feed::Keys(Some(message)))) => Some(message),
+                _ => None,
+            };
+            let due = match work {
+                OrderWork::Sleep => due(WriterTimer::Sleep(order)),
+                OrderWork::Cleanup => due(WriterTimer::Session(onceflow_core::scope::SessionTimer::Cleanup(order))),
+                _ => None,
+            };
+            let key = (work == OrderWork::Task).then(|| self.id.activity_key(order));
+            view.waits.push(OrderView { name, kind: work, key, message, is_cancelled, due });
+        }
+    }
+
+    fn work(&self, kind: OrderKind) -> (String, OrderWork) {
+        match kind {
+            OrderKind::Cleanup(flow) => (self.scope.scope.cleanups()[flow as usize].name.clone(), OrderWork::Cleanup),
+            OrderKind::Op(op) => {
+                let work = match &self.scope.bodies[op.at()] {
+                    DurableBody::Flow(_) => OrderWork::Nested,
+                    DurableBody::Sleep { .. } => OrderWork::Sleep,
+                    DurableBody::Inline(_) => OrderWork::Inline,
+                    // A scope that is only looked at has no code for its activities.
+                    DurableBody::Activity(_) | DurableBody::None => OrderWork::Task,
+                };
+                (self.scope.scope.operations()[op.at()].name.clone(), work)
+            }
+        }
+    }
+
+    fn nested(&self, session: &Session<Row>) -> Vec<Visit> {
+        let visit = |(order, kind, _): (OrderId, OrderKind, bool)| {
+            let scope = match kind {
+                OrderKind::Cleanup(flow) => self.scope.cleanups[flow as usize].scope.clone(),
+                OrderKind::Op(op) => match &self.scope.bodies[op.at()] {
+                    DurableBody::Flow(scope) => scope.clone(),
+                    _ => return None,
+                },
+            };
+            let path = self.path.iter().cloned().chain([self.work(kind).0]).collect();
+            Some(Visit { step: self.step.clone(), path, id: self.id.nested(order), scope })
+        };
+        let mut nested: Vec<_> = session.open_orders().filter_map(visit).collect();
+        // The last one is looked at first.
+        nested.reverse();
+        nested
+    }
+}
