@@ -122,18 +122,7 @@ impl Asked {
     /// # Errors
     /// The names of the missing secrets.
     pub(crate) fn has_secrets(&self) -> Result<(), Fault> {
-        let missing: Vec<_> = self
-            .flow
-            .secrets
-            .iter()
-            .filter(|name| std::env::var_os(name).is_none())
-            .map(|name| format!("`{name}`"))
-            .collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let why = format!("the flow takes secrets from the environment that are not there: {}", missing.join(", "));
-        Err(Fault::new(Exit::Usage, onceflow_exec::codes::SECRET, why).hint("export them, then run the same command"))
+        has_secrets(&self.flow)
     }
 
     /// Warns about steps that never run, unless only some outputs are asked for, and about retention that was cut to
@@ -160,6 +149,20 @@ impl Asked {
         let flow = &self.flow.checked.library().flows[self.flow.name()];
         flow.modules.iter().map(|module| module.name.clone()).collect()
     }
+}
+
+/// Checks that every secret a flow declares is in the environment.
+///
+/// # Errors
+/// The names of the missing secrets.
+pub(crate) fn has_secrets(flow: &LoadedFlow) -> Result<(), Fault> {
+    let missing: Vec<_> =
+        flow.secrets.iter().filter(|name| std::env::var_os(name).is_none()).map(|name| format!("`{name}`")).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let why = format!("the flow takes secrets from the environment that are not there: {}", missing.join(", "));
+    Err(Fault::new(Exit::Usage, onceflow_exec::codes::SECRET, why).hint("export them, then run the same command"))
 }
 
 /// Returns the flow for the outputs asked for, each of which must be one of the flow's; without any, for all.

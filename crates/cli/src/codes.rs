@@ -37,6 +37,7 @@ const CODES: &[(&str, &str)] = &[
     (NOT_UNDONE, "what a run did could not be undone"),
     (STREAM_STOPPED, "a stream stopped"),
     (STREAM_CHANGED, "a stream of this name has other steps"),
+    (STREAM_CALL, "a run that a stream called has no result"),
 ];
 
 pub(crate) const NO_STORE: &str = "OF0401";
@@ -73,6 +74,7 @@ pub(crate) const IN_USE: &str = "OF0480";
 pub(crate) const NOT_UNDONE: &str = "OF0455";
 pub(crate) const STREAM_STOPPED: &str = "OF0460";
 pub(crate) const STREAM_CHANGED: &str = "OF0461";
+pub(crate) const STREAM_CALL: &str = "OF0331";
 
 // Codes of flows and their inputs that the tool reports, too.
 pub(crate) const NO_OUTPUT: &str = "OF0016";

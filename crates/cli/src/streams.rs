@@ -9,20 +9,27 @@ mod figures;
 mod watch;
 
 use crate::{
-    args, codes,
+    args, asked, codes,
     exit::Exit,
     fault::Fault,
+    housekeeping,
     location::StoreLocation,
     picture::Scene,
     printer::{Ink, Printer},
-    session::Session,
+    runs,
+    session::{Session, Who},
     signals::Signals,
     verbs::ls::shell_word,
     words,
+    worker_setup::WorkerSetup,
 };
-use onceflow_spec::{LoadedStream, is_stream, load_stream};
+use onceflow_engine::Engine;
+use onceflow_spec::{LoadedStream, StreamCalls, is_stream, load_stream};
 use onceflow_store::{World, world::RealWorld};
-use onceflow_stream::{Pipeline, StreamError, StreamStatus, pipeline::tail::Clock};
+use onceflow_stream::{
+    Pipeline, StreamError, StreamStatus,
+    pipeline::{flow_call::is_called_by, tail::Clock},
+};
 use serde_json::{Value, json};
 use std::{
     path::{Path, PathBuf},
@@ -58,10 +65,10 @@ pub(crate) fn asked(flow: &args::Flow, printer: &Printer) -> Result<Option<Loade
     Ok(Some(stream))
 }
 
-fn pipeline(stream: &LoadedStream) -> Pipeline {
+fn pipeline(stream: &LoadedStream, calls: Option<&StreamCalls>) -> Pipeline {
     let world = RealWorld::here();
     let clock: Clock = Arc::new(move || world.clock().as_ms());
-    stream.pipeline(clock)
+    stream.pipeline(clock, calls)
 }
 
 /// Runs a stream until its sources have ended, or until it is asked to stop: then it drains.
@@ -74,10 +81,13 @@ pub(crate) async fn run(
     location: StoreLocation,
     printer: &Printer,
 ) -> Result<Exit, Fault> {
-    if args.no_wait || args.jobs.is_some() {
+    let calls = stream.called_flows().next().is_some();
+    if args.no_wait || args.jobs.is_some() && !calls {
         let hint = "run it once more in another process, and both share the work";
-        return Err(Fault::usage("a stream takes no `--jobs` and no `--no-wait`").hint(hint));
+        let message = "a stream takes no `--no-wait`, and `--jobs` only for the flows that it calls";
+        return Err(Fault::usage(message).hint(hint));
     }
+    stream.called_flows().try_for_each(asked::has_secrets)?;
     let session = Session::make(location).await?;
     let outcome = run_in(args, stream, &session, printer).await;
     session.close().await?;
@@ -98,17 +108,15 @@ async fn run_in(args: &args::Run, stream: &LoadedStream, session: &Session, prin
         Some(_) => printer.say(format!("stream `{name}` goes on where it was")),
         None => {}
     }
-    let (pipeline, mut signals) = (pipeline(stream).locks(locks(session)), Signals::listen()?);
-    let mut working = pipeline.run(records.clone(), RealWorld::here());
-    let (result, asked) = tokio::select! {
-        result = &mut working => (result, None),
-        exit = signals.asked() => {
-            printer.say("draining; once more ends it at once, which is as safe");
-            pipeline.control().drain();
-            (working.await, Some(exit))
-        }
+    let engine = match stream.called_flows().next() {
+        Some(_) => Some(WorkerSetup::of(args.jobs, args.lease).engine(session, "run").await?),
+        None => None,
     };
-    let result = result?;
+    let worked = work(stream, session, engine.as_ref(), printer).await;
+    if let Some(engine) = engine {
+        engine.close().await?;
+    }
+    let (result, asked) = worked?;
     if let Some(status) = onceflow_stream::status(&*records, name, Some(&locks(session))).await? {
         tell(name, &status, printer, true);
     }
@@ -122,6 +130,31 @@ async fn run_in(args: &args::Run, stream: &LoadedStream, session: &Session, prin
             Ok(Exit::Done)
         }
     }
+}
+
+/// Works on a stream, and with an engine on the runs that it calls, until the stream has ended or was drained.
+async fn work(
+    stream: &LoadedStream,
+    session: &Session,
+    engine: Option<&Engine>,
+    printer: &Printer,
+) -> Result<(StreamResult, Option<Exit>), Fault> {
+    let calls = engine.map(|engine| {
+        engine.start_work();
+        StreamCalls { engine: engine.clone(), classes: Arc::new(|key, flow| Who::Any.classes(key, flow)) }
+    });
+    let pipeline = pipeline(stream, calls.as_ref()).locks(locks(session));
+    let mut signals = Signals::listen()?;
+    let mut working = pipeline.run(session.store.records(), RealWorld::here());
+    let (result, asked) = tokio::select! {
+        result = &mut working => (result, None),
+        exit = signals.asked() => {
+            printer.say("draining; once more ends it at once, which is as safe");
+            pipeline.control().drain();
+            (working.await, Some(exit))
+        }
+    };
+    Ok((result?, asked))
 }
 
 /// Returns the directory of the lock files of streams' workers on this machine.
@@ -148,6 +181,8 @@ async fn begin_anew(stream: &LoadedStream, session: &Session, printer: &Printer)
             written.push(path);
         }
     }
+    refuse_if_at_work(session, name).await?;
+    end_called_runs(session, name, "run").await?;
     onceflow_stream::remove(&*records, name, Some(&locks(session))).await?;
     for path in written {
         std::fs::remove_file(&path).map_err(Fault::store("remove", &path))?;
@@ -156,9 +191,38 @@ async fn begin_anew(stream: &LoadedStream, session: &Session, printer: &Printer)
     Ok(())
 }
 
+async fn refuse_if_at_work(session: &Session, name: &str) -> Result<(), Fault> {
+    let records = session.store.records();
+    match onceflow_stream::status(&*records, name, Some(&locks(session))).await? {
+        Some(StreamStatus { workers: 1.., .. }) => Err(StreamError::AtWork { name: name.to_owned() }.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Cancels and removes the runs that a stream has called and whose results it does not have: no process asks for them
+/// any more.
+async fn end_called_runs(session: &Session, name: &str, verb: &str) -> Result<(), Fault> {
+    let idle = session.idle().await?;
+    let called: Vec<_> = runs::all(&idle).await?.into_iter().filter(|run| is_called_by(name, &run.key)).collect();
+    idle.stop();
+    if called.is_empty() {
+        return Ok(());
+    }
+    let engine = WorkerSetup::only_to_end_runs().engine(session, verb).await?;
+    let mut outcome = Ok(());
+    for run in &called {
+        outcome = housekeeping::forget(&engine, run).await;
+        if outcome.is_err() {
+            break;
+        }
+    }
+    engine.close().await?;
+    outcome
+}
+
 /// Prints the stages that a stream would run as.
 pub(crate) fn explain(stream: &LoadedStream, printer: &Printer) -> Exit {
-    let planned = pipeline(stream).explain();
+    let planned = pipeline(stream, None).explain();
     if printer.json {
         let stage = |(at, steps): (usize, Vec<&str>)| {
             let notes = planned.notes_of(at).map(|(step, note)| json!({"step": step, "note": note}));
@@ -175,7 +239,7 @@ pub(crate) fn explain(stream: &LoadedStream, printer: &Printer) -> Exit {
 
 /// Makes the scene of a stream: its parts, grouped by the stages they run in.
 pub(crate) fn scene(stream: &LoadedStream) -> Scene {
-    let planned = pipeline(stream).explain();
+    let planned = pipeline(stream, None).explain();
     Scene::of_stream(&stream.name, &stream.parts(), |name| planned.stage_of(name))
 }
 
@@ -310,6 +374,8 @@ pub(crate) async fn remove(args: &args::Rm, session: &Session, printer: &Printer
     if !crate::asking::may(printer, args.sure, &what) {
         return Ok(Some(crate::asking::left_alone(printer)));
     }
+    refuse_if_at_work(session, name).await?;
+    end_called_runs(session, name, "rm").await?;
     onceflow_stream::remove(&*records, name, Some(&locks(session))).await?;
     if printer.json {
         printer.data(&json!({"stream": name, "removed": true}));
@@ -345,6 +411,12 @@ impl From<StreamError> for Fault {
             StreamError::Store(error) => error.into(),
             StreamError::Changed { .. } => Fault::new(Exit::No, codes::STREAM_CHANGED, error.to_string())
                 .hint("`--key NAME` runs it beside the other, `--new` from the beginning"),
+            StreamError::Call { ref run, .. } => {
+                let run = shell_word(run);
+                Fault::new(Exit::No, codes::STREAM_CALL, error.to_string()).hint(format!(
+                    "`onceflow show {run}` shows it; the same command starts it again, and goes on from there"
+                ))
+            }
             StreamError::AtWork { .. } => Fault::new(Exit::Busy, codes::RUN_BUSY, error.to_string()),
             StreamError::Damaged(_) | StreamError::Block(_) | StreamError::Value(_) => {
                 Fault::new(Exit::Damaged, codes::STORE_DAMAGED, error.to_string())

@@ -62,6 +62,12 @@ pub enum Error {
         /// The run.
         key: String,
     },
+    /// A row of [`Start::while_there`](crate::Start::while_there) is gone: the caller lost its right to start the run.
+    #[error("run `{key}` is not wanted any more: its caller has what it gives")]
+    Unwanted {
+        /// The run.
+        key: String,
+    },
     /// The run has ended.
     #[error("run `{key}` has ended")]
     Ended {

@@ -46,6 +46,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("OF0142", "a scope cannot run, or has what scopes in flow files do not have yet"),
     ("OF0143", "a setting of a scope cannot be met"),
     ("OF0160", "steps of a stream read one another in a circle"),
+    ("OF0161", "a flow that a stream calls gives a file"),
     ("OF0201", "the flow has no such input"),
     ("OF0202", "an input is missing"),
     ("OF0203", "a value does not fit its input"),

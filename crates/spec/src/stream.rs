@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `declare`, `windows` | reading the text into declarations, every part with its place |
 //! | `check` | names, the order of steps, and the types of records |
+//! | `call` | steps that call a flow for each record |
 //! | `expression` | expressions over a record |
 //! | `combine` | count, sum, min, max, mean, top and distinct of values whose type is known only when they come |
 //! | `source` | records from files, standard input, and of a generator |
@@ -11,6 +12,7 @@
 //! | `build` | the checked file as a pipeline |
 
 mod build;
+mod call;
 mod check;
 mod combine;
 mod declare;
@@ -20,13 +22,14 @@ mod source;
 mod windows;
 
 use crate::{
-    FlowFile, Problem, Problems, Warning,
+    FlowFile, LoadedFlow, Problem, Problems, Warning,
     limits::FLOW_NODES_MAX,
     lower::files,
     problem::Diagnostics,
     source::SourceFile,
     syntax::{self, NodeBudget, NodeKind, fields::FieldReader},
 };
+pub use build::StreamCalls;
 pub use schema::stream_schema;
 
 use check::{CheckedNode, CheckedWork};
@@ -73,9 +76,18 @@ pub struct StreamPart {
 }
 
 impl LoadedStream {
-    /// Makes its pipeline. The clock, in milliseconds since 1970, gives the time of records that have none.
-    pub fn pipeline(&self, clock: Clock) -> Pipeline {
-        build::pipeline(self, clock)
+    /// Makes its pipeline. The clock, in milliseconds since 1970, gives the time of records that have none. Without
+    /// `calls` it can be planned; run, it would never end a call.
+    pub fn pipeline(&self, clock: Clock, calls: Option<&StreamCalls>) -> Pipeline {
+        build::pipeline(self, clock, calls)
+    }
+
+    /// Returns the flows that its steps call.
+    pub fn called_flows(&self) -> impl Iterator<Item = &LoadedFlow> {
+        self.nodes.iter().filter_map(|node| match &node.work {
+            CheckedWork::Call(call) => Some(&*call.flow),
+            _ => None,
+        })
     }
 
     /// Returns the files that its sinks write, by the names of their steps in the plan.

@@ -65,6 +65,16 @@ pub enum StreamError {
         /// The reason, with the record.
         message: String,
     },
+    /// A run that a step called has no result.
+    #[error("step `{name}`: run `{run}` {message}")]
+    Call {
+        /// The step.
+        name: String,
+        /// The key of the run.
+        run: String,
+        /// The end of the run.
+        message: String,
+    },
     /// Workers are at work on a pipeline that is to be removed.
     #[error("the pipeline `{name}` is at work; stop its workers before it is removed")]
     AtWork {

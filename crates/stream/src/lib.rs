@@ -53,8 +53,11 @@ pub mod window;
 pub use data::{BadValue, StreamData};
 pub use error::StreamError;
 pub use event_time::EventTime;
+pub use onceflow_store::BoxFuture;
 pub use pipeline::{
     KeyedStream, Pipeline, RecordFailure, Stream,
+    call::{CallFailure, CallId, CallTarget, RecordCall},
+    flow_call::{FailedCall, FlowCalls},
     lines::{LineDecoder, StdinLines},
     sink::{FileSink, SinkChunk, SinkWriter, StdoutSink, StreamSink},
     source::{FileLines, Generator, NextRecord, SplitReader, StreamSource},

@@ -4,11 +4,15 @@
 //! |---|---|
 //! | `typed` | streams and keyed streams, and the steps on them |
 //! | [`lines`], [`tail`] | lines of standard input, and of files that grow and are rotated |
+//! | [`call`] | work outside of the pipeline that a record causes |
+//! | [`flow_call`] | a run of a flow for each record |
 //! | `source`, [`sink`] | where records come from and go to, with their contracts |
 //! | `compile` | planned stages as programs |
 
+pub mod call;
 mod compile;
 mod content;
+pub mod flow_call;
 pub mod lines;
 pub mod sink;
 pub mod source;

@@ -9,6 +9,7 @@
 //! | [`outbox`] | what leaves a commit, and when |
 //! | [`transport`] | the way between partitions that do not share a store |
 //! | [`cells`], [`bundle`], [`chain`] | keyed state, outputs and steps of a bundle under way |
+//! | [`calls`] | work outside that records cause: begun and forgotten after commits |
 //! | [`claim`] | who writes a partition |
 //! | [`control`], [`status`] | draining; how far a pipeline is, and its removal |
 //! | [`worker`] | takes partitions and works on them until the pipeline ends |
@@ -17,6 +18,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod bundle;
+pub(crate) mod calls;
 pub(crate) mod cells;
 pub(crate) mod chain;
 pub(crate) mod claim;

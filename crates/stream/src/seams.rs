@@ -118,3 +118,16 @@ pub(crate) fn reclaim_promise(next: Stamp, unacknowledged: Option<Stamp>) -> Sta
 pub(crate) fn ends_before_acknowledged() -> bool {
     is_on("end-overtakes-blocks")
 }
+
+/// Calls begin, and are forgotten, after the commit that says so is durable.
+pub(crate) fn calls_before_commit() -> bool {
+    is_on("calls-begin-before-commit")
+}
+
+/// The watermark passes no record whose call is open.
+pub(crate) fn watermark_with_calls(watermark: EventTime, open: Option<EventTime>) -> EventTime {
+    match open {
+        Some(earliest) if !is_on("watermark-ignores-calls") => watermark.min(earliest),
+        _ => watermark,
+    }
+}

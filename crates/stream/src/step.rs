@@ -2,12 +2,14 @@
 //!
 //! | module | the step |
 //! |---|---|
+//! | `call` | calls something outside for each record |
 //! | `client_ids` | passes each record on once, by an id that its client chose |
 //! | `combine` | combines the records of each key and window; both halves of a lifted one |
 //! | `session` | combines the records of each key and session |
 //! | `process` | the user's own state and timers per key |
 //! | `join` | joins of two keyed streams, on top of [`process`] |
 
+pub(crate) mod call;
 pub(crate) mod client_ids;
 pub(crate) mod combine;
 pub mod join;
@@ -35,6 +37,11 @@ pub(crate) const CLOCK: u8 = 2;
 pub(crate) const TIMER: u8 = 3;
 /// The state of a key.
 pub(crate) const KEY: u8 = 4;
+
+/// The record of a call that is open.
+pub(crate) const CALL: u8 = 5;
+/// A call that ended, and is to be forgotten.
+pub(crate) const CALLED: u8 = 6;
 
 /// A record with its key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,5 +1,6 @@
 //! Stream files: checked, explained, drawn, run, drained, killed and run again.
 
+mod calls;
 mod checked;
 mod watched;
 

@@ -2,7 +2,7 @@
 
 use super::inputs::Inputs;
 use crate::{Error, task::Data};
-use onceflow_core::{Digest, limits, model::CheckedFlow, protocol::rows::Header};
+use onceflow_core::{Digest, Key, limits, model::CheckedFlow, protocol::rows::Header};
 
 /// A request to start a run.
 #[derive(Clone, Debug)]
@@ -33,6 +33,9 @@ pub struct Start {
     /// The history of the run ends with the last handle of this start, or with the run if that is later: for runs whose
     /// key is known to no other caller. `history_ms` then applies only if the process dies.
     pub ends_with_handle: bool,
+    /// The run begins only in a batch that finds these rows of its shard: so a caller that has lost its right to call
+    /// begins nothing.
+    pub while_there: Vec<Key>,
 }
 
 /// A week.
@@ -53,6 +56,7 @@ impl Start {
             accept_reruns: false,
             first_tried: None,
             ends_with_handle: false,
+            while_there: vec![],
         }
     }
 
@@ -73,6 +77,7 @@ pub(super) struct Terms {
     pub(super) accept_reruns: bool,
     pub(super) first_tried: Option<onceflow_core::Timestamp>,
     pub(super) ends_with_handle: bool,
+    pub(super) while_there: Vec<Key>,
 }
 
 impl Terms {
@@ -87,6 +92,7 @@ impl Terms {
             accept_reruns: start.accept_reruns,
             first_tried: start.first_tried,
             ends_with_handle: start.ends_with_handle,
+            while_there: start.while_there.clone(),
         }
     }
 
@@ -101,6 +107,7 @@ impl Terms {
             accept_reruns: false,
             first_tried: None,
             ends_with_handle: false,
+            while_there: vec![],
         }
     }
 }

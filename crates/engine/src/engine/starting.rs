@@ -146,6 +146,7 @@ impl<'a> Starting<'a> {
     /// Starts, continues or replans the run as the head row of its key requires. `None` if that row changed in between.
     pub(super) async fn try_start(&self, previewed: Option<preview::PreviewedPlan>) -> Result<Option<Handle>, Error> {
         let key = &self.asked.terms.key;
+        self.is_wanted().await?;
         let seen = self.shared.row(keys::heads().key(key)).await?;
         let previewed = previewed.filter(|previewed| previewed.head == seen);
         let head = match seen.as_deref() {
@@ -177,6 +178,17 @@ impl<'a> Starting<'a> {
         Err(Error::TooLate { key: terms.key.clone(), ago_ms, history_ms: terms.history_ms })
     }
 
+    /// Fails if a row is gone that is there as long as the start is wanted.
+    async fn is_wanted(&self) -> Result<(), Error> {
+        let Terms { key, while_there, .. } = &self.asked.terms;
+        for row in while_there {
+            if self.shared.row(row.clone()).await?.is_none() {
+                return Err(Error::Unwanted { key: key.clone() });
+            }
+        }
+        Ok(())
+    }
+
     /// Begins a new run, or another generation of a finished one.
     pub(super) async fn begin(
         &self,
@@ -199,7 +211,7 @@ impl<'a> Starting<'a> {
         }
         write_reasons(self.shared, &mut draft.batch, (id, generation), (&planned.explanation, planned.is_partial))
             .await?;
-        for key in planned.while_there {
+        for key in planned.while_there.into_iter().chain(self.asked.terms.while_there.iter().cloned()) {
             draft.batch.require_present(key);
         }
         // Held until the start is published, so that no event of the run comes before it.

@@ -26,4 +26,5 @@ mod stops;
 mod support;
 mod suspended;
 mod undoing;
+mod unwanted;
 mod workers;

@@ -1,24 +1,51 @@
 //! Makes the pipeline of a checked stream file.
 
 use super::{
-    LoadedStream,
+    LoadedStream, call,
     check::{CheckedNode, CheckedWork, has_timing, sink_step},
     combine::StreamCombine,
     declare::{LineFormat, RecordTarget},
     expression::{RecordExpression, record_of, scope},
     source,
 };
+use onceflow_core::model::CheckedFlow;
+use onceflow_engine::Engine;
 use onceflow_exec::value::PortValue;
 use onceflow_stream::{
-    FileSink, KeyedStream, PaneResult, Pipeline, StdoutSink, Stream, StreamOptions,
+    BoxFuture, CallFailure, CallTarget, FileSink, KeyedStream, PaneResult, Pipeline, RecordCall, StdoutSink, Stream,
+    StreamOptions,
     pipeline::tail::Clock,
     step::join::JoinRange,
     window::{Timing, WindowKind, Windowing},
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// How a pipeline's steps call flows.
+#[derive(Clone)]
+pub struct StreamCalls {
+    /// The engine that starts the runs; it, or others on the store, works on them.
+    pub engine: Engine,
+    /// The classes of workers that take the steps of a run, by its key.
+    pub classes: Arc<dyn Fn(&str, &CheckedFlow) -> Vec<(String, String)> + Send + Sync>,
+}
+
+/// Stands for calls in a pipeline that is planned and not run.
+struct NoCalls;
+
+impl CallTarget<PortValue> for NoCalls {
+    type Out = PortValue;
+
+    fn call(&self, _: RecordCall, _: PortValue) -> BoxFuture<'static, Result<PortValue, CallFailure>> {
+        Box::pin(std::future::ready(Err(CallFailure::Unwanted)))
+    }
+
+    fn forget(&self, _: RecordCall) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
 
 /// The pipeline of a stream file.
-pub(super) fn pipeline(stream: &LoadedStream, clock: Clock) -> Pipeline {
+pub(super) fn pipeline(stream: &LoadedStream, clock: Clock, calls: Option<&StreamCalls>) -> Pipeline {
     let plain = StreamOptions::default();
     let bundle_records = stream.bundle_records.unwrap_or(plain.bundle_records);
     let options = StreamOptions { partitions: stream.partitions, bundle_records, ..plain };
@@ -30,13 +57,18 @@ pub(super) fn pipeline(stream: &LoadedStream, clock: Clock) -> Pipeline {
             continue;
         }
         let inputs: Vec<Stream<PortValue>> = node.inputs.iter().filter_map(|input| made[*input].clone()).collect();
-        made.push(step(stream, node, &inputs));
+        made.push(step(stream, node, &inputs, calls));
     }
     pipeline
 }
 
 /// Adds a node that reads others; a sink gives no stream.
-fn step(stream: &LoadedStream, node: &CheckedNode, inputs: &[Stream<PortValue>]) -> Option<Stream<PortValue>> {
+fn step(
+    stream: &LoadedStream,
+    node: &CheckedNode,
+    inputs: &[Stream<PortValue>],
+    calls: Option<&StreamCalls>,
+) -> Option<Stream<PortValue>> {
     let (name, on_error) = (node.name.as_str(), node.on_error);
     let (first, rest) = inputs.split_first().expect("a step reads something");
     let rest = if let CheckedWork::Join { .. } = node.work { &rest[..rest.len() - 1] } else { rest };
@@ -102,6 +134,10 @@ fn step(stream: &LoadedStream, node: &CheckedNode, inputs: &[Stream<PortValue>])
             once.map(&format!("{name} record"), |(_, record)| record)
         }
         CheckedWork::Combine { key, windowing, combine } => combined(node, &input, key, *windowing, combine),
+        CheckedWork::Call(called) => match calls {
+            Some(calls) => call::add((&stream.name, name), called, on_error, &stream.base, &input, calls),
+            None => input.call(name, 1, NoCalls),
+        },
         CheckedWork::Join { keys, range } => joined(node, [&input, inputs.last()?], keys, *range),
         CheckedWork::Sink { to, format } => {
             sink(stream, node, &input, to, *format);

@@ -2,6 +2,7 @@
 
 use super::{
     StreamPart,
+    call::{self, CheckedCall},
     combine::{FieldCombine, StreamCombine},
     declare::{
         CombineDecl, CombineKind, LineFormat, NamedExpressions, OnError, RecordOrigin, RecordTarget, StreamDecl,
@@ -43,6 +44,7 @@ pub(super) enum CheckedWork {
     Once { id: RecordExpression, horizon_ms: i64 },
     Combine { key: Vec<(String, RecordExpression)>, windowing: Windowing, combine: StreamCombine },
     Join { keys: [RecordExpression; 2], range: JoinRange },
+    Call(CheckedCall),
     Sink { to: RecordTarget, format: LineFormat },
 }
 
@@ -67,6 +69,7 @@ impl CheckedNode {
             CheckedWork::Once { .. } => "once",
             CheckedWork::Combine { .. } => "combine",
             CheckedWork::Join { .. } => "join",
+            CheckedWork::Call(_) => "call",
             CheckedWork::Sink { to: RecordTarget::File(_), .. } => "file",
             CheckedWork::Sink { to: RecordTarget::Stdout, .. } => "stdout",
         };
@@ -254,6 +257,10 @@ impl StreamCheck<'_> {
             StreamWorkDecl::Combine { key, windowing, fields } => {
                 self.combine(step.name.span, key, *windowing, fields, &ty)?
             }
+            StreamWorkDecl::Call(decl) => {
+                let (call, ty) = call::check(reader, decl, &ty)?;
+                (CheckedWork::Call(call), ty)
+            }
             StreamWorkDecl::Join { key, other_key, range, .. } => {
                 let other = self.nodes[*inputs.last()?].ty.clone();
                 let keys = [self.expression(key, &ty), self.expression(other_key, &other)];
@@ -340,7 +347,8 @@ impl StreamCheck<'_> {
         let names = stream.sources.iter().map(|source| &source.name).chain(stream.steps.iter().map(|step| &step.name));
         for name in names {
             let Some(number) = self.numbers.get(&name.name) else { continue };
-            if !self.nodes.iter().any(|node| node.inputs.contains(number)) {
+            let calls = matches!(self.nodes[*number].work, CheckedWork::Call(_));
+            if !calls && !self.nodes.iter().any(|node| node.inputs.contains(number)) {
                 self.reader.warn(name.span, format!("nothing reads `{}`", name.name));
             }
         }

@@ -1,6 +1,6 @@
 //! Reads a stream file into declarations. Names are not resolved yet.
 
-use super::windows;
+use super::{call::CallDecl, windows};
 use crate::{
     source::{ScalarQuoting, Span, Text},
     syntax::{
@@ -83,6 +83,7 @@ pub(super) enum StreamWorkDecl {
     Once { id: Text, horizon_ms: i64 },
     Combine { key: NamedExpressions, windowing: Windowing, fields: Vec<(MapKey, CombineDecl)> },
     Join { key: Text, with: Text, other_key: Text, range: JoinRange },
+    Call(CallDecl),
 }
 
 /// A field of a combine.
@@ -161,7 +162,8 @@ pub(super) fn read(reader: FieldReader<'_>, root: &YamlNode) -> Option<StreamDec
         if stream.sources.is_empty() {
             fields.missing("sources", "`sources: { lines: { file: \"*.jsonl\" } }`");
         }
-        if stream.sinks.is_empty() {
+        let calls = stream.steps.iter().any(|step| matches!(step.work, StreamWorkDecl::Call(_)));
+        if stream.sinks.is_empty() && !calls {
             fields.missing("sinks", "`sinks: { out: { from: STEP, file: out.jsonl } }`");
         }
     }
@@ -286,7 +288,11 @@ fn must_be_true(reader: FieldReader<'_>, node: &YamlNode, what: &str) {
     }
 }
 
-const WORK: &[&str] = &["filter", "map", "flat_map", "once", "combine", "join"];
+const WORK: &[&str] = &["filter", "map", "flat_map", "once", "combine", "join", "call"];
+
+/// Runs that a step calls and that are open at a time, in each partition; unless the file says otherwise, and at most.
+const CALLS: usize = 16;
+const CALLS_MAX: i64 = 10_000;
 
 fn step<'a>(reader: FieldReader<'a>, name: &'a MapKey, mut fields: Fields<'a>) -> Option<StreamStepDecl> {
     let from = fields.get("from").map(|node| words_of(reader, node, "`from`")).unwrap_or_default();
@@ -294,6 +300,8 @@ fn step<'a>(reader: FieldReader<'a>, name: &'a MapKey, mut fields: Fields<'a>) -
     let kind = if is_merge { None } else { one_of(&mut fields, name, WORK) };
     let key = fields.get("key").map(|node| expressions(reader, node, "`key`"));
     let window = fields.take("window");
+    let ins = fields.take("in");
+    let at_most = fields.take("at_most");
     let on_error = on_error(&mut fields);
     if from.is_empty() {
         fields.missing("`from`", "`from: NAME` says what it reads: a source or a step");
@@ -312,10 +320,32 @@ fn step<'a>(reader: FieldReader<'a>, name: &'a MapKey, mut fields: Fields<'a>) -
                 let message = format!("step `{}` has a `key`, which goes with `combine` and `join`", name.name);
                 reader.say(name.span, "OF0113", message, "");
             }
-            work(reader, name, (of, node), key, window)?
+            for (given, _) in [ins, at_most].into_iter().flatten().filter(|_| of.name != "call") {
+                let message = format!("step `{}` has `{}`, which goes with `call`", name.name, given.name);
+                reader.say(given.span, "OF0113", message, "");
+            }
+            match of.name.as_str() {
+                "call" => StreamWorkDecl::Call(call(reader, node, ins.map(|(_, node)| node), at_most)?),
+                _ => work(reader, name, (of, node), key, window)?,
+            }
         }
     };
     Some(StreamStepDecl { name: name.clone(), from, work, on_error })
+}
+
+fn call(
+    reader: FieldReader<'_>,
+    node: &YamlNode,
+    ins: Option<&YamlNode>,
+    at_most: Option<(&MapKey, &YamlNode)>,
+) -> Option<CallDecl> {
+    let flow = reader.text(node, "`call`")?;
+    let ins = ins.map(|node| crate::syntax::step::expressions(reader, node, "`in`", true)).unwrap_or_default();
+    let at_most = match at_most {
+        Some((_, node)) => usize::try_from(reader.int(node, "`at_most`", 1, CALLS_MAX)?).ok()?,
+        None => CALLS,
+    };
+    Some(CallDecl { flow, ins, at_most })
 }
 
 fn work(

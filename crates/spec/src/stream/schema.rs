@@ -20,7 +20,7 @@ pub fn stream_schema() -> Value {
     stream["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     stream["$id"] = json!("https://onceflow.dev/stream.schema.json");
     stream["title"] = json!("A onceflow stream file");
-    stream["required"] = json!(["stream", "sources", "sinks"]);
+    stream["required"] = json!(["stream", "sources"]);
     stream["$defs"] = json!({
         "name": { "pattern": NAME },
         "type": type_schema(),
@@ -104,6 +104,9 @@ fn step() -> Value {
         ("window", reference("window")),
         ("combine", named("What is combined, by the names of fields.", reference("field"))),
         ("join", described(join, "Every pair of records that belong together.")),
+        ("call", text("A flow file, relative to this file: a run for each record, exactly once.", None)),
+        ("in", named("Inputs of the called flow.", reference("expression"))),
+        ("at_most", whole("Runs of a partition that are open at a time; 16.", 1)),
         ("on_error", on_error()),
     ]);
     step["required"] = json!(["from"]);

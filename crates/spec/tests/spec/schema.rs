@@ -96,6 +96,7 @@ fn the_schema_of_streams_accepts_valid_streams_and_refuses_invalid_ones() {
         json!({ "from": "a", "key": "record.page", "window": { "sliding": "1h", "every": "5m", "lateness": "1m" }, "combine": { "n": "count", "best": { "top": 3, "by": "record.n" } } }),
         json!({ "from": "a", "key": "record.a", "join": { "from": "b", "key": "record.b", "after": "5m" } }),
         json!({ "from": "a", "once": { "id": "record.id", "horizon": "1h" } }),
+        json!({ "from": "a", "call": "alarm.yaml", "in": { "page": "record.page" }, "at_most": 4 }),
     ] {
         let errors: Vec<_> = schema.iter_errors(&stream(good.clone())).map(|error| error.to_string()).collect();
         assert_eq!(errors, Vec::<String>::new(), "{good}");

@@ -1,7 +1,9 @@
 //! Streams with their types.
 
 use super::{
-    Pipeline, StepNode, StepWork, Steps, add, facts,
+    Pipeline, StepNode, StepWork, Steps, add,
+    call::CallTarget,
+    facts,
     sink::StreamSink,
     source::{StreamSource, open_split},
 };
@@ -18,6 +20,7 @@ use crate::{
     },
     step::{
         KeyedRecord, PaneResult,
+        call::{CallProgram, spread_sender},
         client_ids::{OncePerId, id_sender},
         combine::{CombineProgram, lifted_sender},
         join::{Join, JoinRange, decode_side},
@@ -173,6 +176,22 @@ impl<T: StreamData> Stream<T> {
             move |next: AnyPush, _| -> Box<dyn StageProgram> { Box::new(OncePerId::<T>::new(horizon_ms, typed(next))) };
         let senders: Vec<Arc<dyn Fn(usize, bool) -> AnyPush + Send + Sync>> =
             vec![Arc::new(move |edge, _| id_sender(id.clone(), edge))];
+        let work = StepWork::Stateful { senders, program: Arc::new(program) };
+        self.then(name, StepKind::Stateful, vec![self.step], work)
+    }
+
+    /// Calls something outside for each record; its result is a record with the same time.
+    ///
+    /// Of every record there is one call, and its result comes once: the call begins when its record is durable, under an
+    /// id that stays, and is forgotten when its result is. At most `calls_max` calls of a partition are open at a time;
+    /// with more, no records are taken. The watermark waits for open calls.
+    pub fn call<C: CallTarget<T>>(&self, name: &str, calls_max: usize, target: C) -> Stream<C::Out> {
+        let target = Arc::new(target);
+        let program = move |next: AnyPush, _| -> Box<dyn StageProgram> {
+            Box::new(CallProgram::<T, C>::new(target.clone(), calls_max, typed(next)))
+        };
+        let senders: Vec<Arc<dyn Fn(usize, bool) -> AnyPush + Send + Sync>> =
+            vec![Arc::new(|edge, _| spread_sender::<T>(edge))];
         let work = StepWork::Stateful { senders, program: Arc::new(program) };
         self.then(name, StepKind::Stateful, vec![self.step], work)
     }

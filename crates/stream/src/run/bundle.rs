@@ -41,6 +41,8 @@ pub(crate) struct Bundle {
     pub(crate) problem: Option<StreamError>,
     /// The partition, to spread records that have no key.
     partition: usize,
+    /// Random bits of this bundle, and how many ids were made of them.
+    ids: (u64, u16),
 }
 
 #[derive(Default)]
@@ -78,11 +80,13 @@ impl Bundle {
             earliest_due: [None; TAGS],
             problem: None,
             partition,
+            ids: (0, 0),
         }
     }
 
     /// Starts the next bundle.
-    pub(crate) fn begin(&mut self, number: u64, watermark: EventTime, now_ms: u64) {
+    pub(crate) fn begin(&mut self, number: u64, watermark: EventTime, now_ms: u64, random: u128) {
+        self.ids = (random as u64, 0);
         (self.number, self.watermark, self.now_ms) = (number, watermark, now_ms);
         (self.bytes, self.records, self.late, self.skipped) = (0, 0, 0, 0);
         self.earliest_due = [None; TAGS];
@@ -128,6 +132,14 @@ impl Bundle {
         }
         self.bytes += record.len();
         self.records += 1;
+    }
+
+    /// Returns an id that no other bundle or process makes: by time, so that earlier ones come first, and by chance.
+    pub(crate) fn unique_id(&mut self) -> [u8; 16] {
+        let (random, count) = &mut self.ids;
+        let id = (u128::from(self.now_ms) << 80) | (u128::from(*count) << 64) | u128::from(*random);
+        *count += 1;
+        id.to_be_bytes()
     }
 
     /// Says that a row with this tag comes due at this time.

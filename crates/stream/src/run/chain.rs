@@ -1,7 +1,7 @@
 //! Steps that run together: each pushes its records into the next one, as Rust values. Only at the ends of a stage are
 //! they encoded.
 
-use super::{bundle::Bundle, cells::Cells, client_ids::ClientIds};
+use super::{bundle::Bundle, calls::Calls, cells::Cells, client_ids::ClientIds};
 use crate::{
     data::{self, BadValue, StreamData},
     event_time::EventTime,
@@ -150,6 +150,16 @@ pub(crate) trait StageProgram: Send {
 
     /// Passes on everything that was kept: the bundle is about to commit.
     fn flush(&mut self, bundle: &mut Bundle);
+
+    /// It takes no further record now.
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    /// Returns the calls of the program, if it makes any.
+    fn calls(&mut self) -> Option<&mut dyn Calls> {
+        None
+    }
 
     /// Returns the catalog of clients' ids, if the program knows records by them. It judges the records that were
     /// offered before [`StageProgram::run`].

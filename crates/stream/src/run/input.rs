@@ -60,6 +60,7 @@ impl Partition {
         taken < self.records_max()
             && self.bundle.bytes < BUNDLE_BYTES
             && self.cells.touched() < self.state_budget()
+            && !matches!(&self.program, Program::Stage(program) if program.is_full())
             && self.bundle.problem.is_none()
     }
 

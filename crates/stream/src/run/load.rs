@@ -74,6 +74,7 @@ impl Partition {
             due,
         };
         partition.load_client_ids().await?;
+        partition.load_calls().await?;
         partition.load_outbox().await?;
         Ok(partition)
     }

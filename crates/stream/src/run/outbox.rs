@@ -14,6 +14,7 @@ use crate::{
     event_time::EventTime,
     identity::{ProducerId, Stamp},
     pipeline::{
+        call::CallId,
         sink::{SinkChunk, SinkWriter},
         source::io_error,
     },
@@ -49,6 +50,13 @@ pub(crate) enum Effect {
     TellSource(Vec<u8>),
     /// Sends a message.
     Tell(Station, StreamMessage),
+    /// Begins calls, and lets the target forget others.
+    Call {
+        /// Calls whose records are durable.
+        opened: Vec<CallId>,
+        /// Calls whose results are durable.
+        ended: Vec<CallId>,
+    },
 }
 
 /// A block that is not acknowledged.
@@ -154,6 +162,10 @@ impl Partition {
                 Program::Source(source) => Ok(source.committed(&position)?),
                 Program::Stage(_) => Ok(()),
             },
+            Effect::Call { opened, ended } => {
+                self.begin_calls(opened, ended);
+                Ok(())
+            }
             Effect::Write(name) => {
                 let Some((sink, chunk)) = self.outbox.chunks.remove(&name) else { return Ok(()) };
                 let written = self.outbox.writers[sink].write(&chunk);

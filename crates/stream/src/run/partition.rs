@@ -122,7 +122,8 @@ impl Partition {
         self.send_again(now_ms).await?;
         let before = self.meta.clone();
         self.meta.bundle += 1;
-        self.bundle.begin(self.meta.bundle, self.meta.watermark_in, now_ms);
+        self.bundle.begin(self.meta.bundle, self.meta.watermark_in, now_ms, self.runtime.world.random());
+        let has_news = self.take_call_news();
         let has_fired = self.fire_due().await?;
         let mut effects = Vec::new();
         if !has_fired && !self.is_congested().await? {
@@ -150,6 +151,7 @@ impl Partition {
         self.meta.bundle = before.bundle;
         let has_changed = self.meta != before
             || has_fired
+            || has_news
             || !effects.is_empty()
             || self.outbox.has_changes()
             || !self.consumed_rows.is_empty();
@@ -240,7 +242,9 @@ impl Partition {
             *earliest = [*earliest, new].into_iter().flatten().min();
         }
         if !self.due.iter().any(|due| !due.0.by_clock && self.is_due(due)) {
-            self.meta.watermark_out = self.meta.watermark_out.max(self.meta.watermark_in);
+            let open = self.calls().and_then(|calls| calls.hold());
+            let watermark = seams::watermark_with_calls(self.meta.watermark_in, open);
+            self.meta.watermark_out = self.meta.watermark_out.max(watermark);
         }
     }
 
@@ -249,7 +253,8 @@ impl Partition {
         let is_done = self.meta.watermark_out == EventTime::MAX
             && self.bundle.records == 0
             && self.arrived.is_empty()
-            && self.consumed_rows.is_empty();
+            && self.consumed_rows.is_empty()
+            && !self.is_calling();
         if !is_done || self.meta.has_ended {
             return self.meta.has_ended;
         }
@@ -273,6 +278,10 @@ impl Partition {
         let claim = (self.claim.key(keys), self.claim.row());
         seams::require_writer(&mut batch, claim, (keys.meta(station), self.meta_row.clone()));
         self.store_outputs(&mut batch, &mut effects);
+        match self.call_effect() {
+            Some(Effect::Call { opened, ended }) if seams::calls_before_commit() => self.begin_calls(opened, ended),
+            effect => effects.extend(effect),
+        }
         self.cells.commit_into(&mut batch);
         if self.bundle.bytes + self.cells.batch_bytes() > BATCH_BYTES_USED_MAX && self.records_max() > 1 {
             return Err(Stop::Oversized { records_max: self.records_max() });

@@ -121,7 +121,9 @@ impl Worker {
             Err(StreamError::Store(error)) => self.forget(&error)?,
             ended => return ended,
         }
-        if drains {
+        // Calls go on until they have their results.
+        let is_calling = self.held.iter_mut().filter_map(|(_, memory)| memory.as_mut()).any(Partition::is_calling);
+        if drains && !is_calling {
             return Ok(Some(StreamResult { stages: counts(&runtime).await?, has_ended: false, sinks: Vec::new() }));
         }
         let rest = runtime.world.sleep(runtime.options.idle_ms);

@@ -107,6 +107,8 @@ impl Bed {
             if let Poll::Ready(result) = poll_once(&mut running).await {
                 return Some(result);
             }
+            // Calls run beside the worker.
+            tokio::task::yield_now().await;
             if stops() {
                 return None;
             }

@@ -2,6 +2,7 @@
 
 mod backends;
 mod bed;
+mod calls;
 mod client_ids;
 mod crashes;
 mod files;

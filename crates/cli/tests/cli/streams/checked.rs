@@ -50,13 +50,12 @@ sinks:
           --> stream.yaml:9:3
            |  typed:  { generate: n, from: lines }
            |  ^^^^^
-        hint: it is one of `filter`, `map`, `flat_map`, `once`, `combine`, `join`
+        hint: it is one of `filter`, `map`, `flat_map`, `once`, `combine`, `join`, `call`
 
         error[OF0104]: step `typed` has no key `generate`
           --> stream.yaml:9:13
            |  typed:  { generate: n, from: lines }
            |            ^^^^^^^^
-        hint: there is `from`, `filter`, `map`, `flat_map`, `once`, `combine`, `join`, `key`, `window`, `on_error`
 
         error[OF0113]: a window is one of tumbling, sliding (with `every`) and session
           --> stream.yaml:10:36
