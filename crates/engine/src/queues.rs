@@ -75,13 +75,14 @@ impl<'a> Queues<'a> {
         Ok(moved)
     }
 
-    /// The reason why the steps of a generation are only parked or dropped now; `None` if they are to be performed.
+    /// The reason why the steps of a generation are only parked, dropped or undone now; `None` if they are to be
+    /// performed.
     pub(crate) async fn stopped(&self, id: RunId, generation: Generation) -> Result<Option<Stopped>, Error> {
         let Some(run) = self.runs.read_run(id).await? else { return Ok(Some(Stopped::Stale)) };
         let state = run.state();
         Ok(match state.generation == generation {
             false => Some(Stopped::Stale),
-            true if state.phase.is_open() && !state.phase.dispatches() => {
+            true if state.phase.is_undoing() || state.phase.is_open() && !state.phase.dispatches() => {
                 Some(Stopped::While(run.plan.keys.state(), state.to_row()))
             }
             true => None,

@@ -133,6 +133,11 @@ impl Shared {
         takes && tasks.iter().all(|(name, version)| lock(&self.tasks).offer(name, version))
     }
 
+    /// This process performs compensations of a class: also where it takes no other steps of it.
+    pub(crate) fn knows_class(&self, class: &str) -> bool {
+        self.options.works && (self.options.other_classes || self.options.classes.contains_key(class))
+    }
+
     /// The tasks that this engine offers now.
     pub(crate) fn tasks(&self) -> Arc<Tasks> {
         lock(&self.tasks).clone()

@@ -104,6 +104,11 @@ impl Phase {
         matches!(self, Phase::Running)
     }
 
+    /// Compensations run: no other step is left.
+    pub fn is_undoing(self) -> bool {
+        matches!(self, Phase::UndoingFailed | Phase::UndoingCancelled)
+    }
+
     /// The run failed and can be retried.
     pub fn is_failed(self) -> bool {
         matches!(self, Phase::Failed { .. })

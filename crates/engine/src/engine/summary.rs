@@ -217,7 +217,8 @@ impl<'a> Summaries<'a> {
     }
 
     /// A worker that is limited to the run attends it; or this engine, or a living worker of any run, serves a class of
-    /// its tasks, or, while it is undone or removed, anything. `None` if the run is gone.
+    /// its tasks, or, while it is cancelled or removed, anything. Compensations are also performed by workers that take
+    /// no other steps of their class. `None` if the run is gone.
     async fn is_served(&self, (id, key): (RunId, &str), status: RunStatus) -> Result<Option<bool>, Error> {
         let (shared, workers) = (self.shared, &self.workers);
         let is_its = |worker: &&WorkerInfo| worker.about.run.as_deref() == Some(key);
@@ -232,10 +233,15 @@ impl<'a> Summaries<'a> {
         }
         let Some(run) = shared.runs.run(id, None).await? else { return Ok(None) };
         let classes = run.plan.classes();
-        let any_serves = status.is_being_undone() || classes.is_empty();
+        let is_undoing = status == RunStatus::Undoing;
+        let any_serves = status.is_being_undone() && !is_undoing || classes.is_empty();
         let serves =
             |class: &String| takes_here && shared.takes(class, &[]) || living.iter().any(|worker| worker.serves(class));
-        Ok(Some(any_serves || classes.iter().any(serves)))
+        let undoes = |class: &String| {
+            let is_its = |worker: &&WorkerInfo| worker.classes.iter().any(|(its, _)| its == class);
+            takes_here && shared.knows_class(class) || living.iter().any(is_its)
+        };
+        Ok(Some(any_serves || classes.iter().any(serves) || is_undoing && classes.iter().any(undoes)))
     }
 }
 

@@ -257,7 +257,7 @@ impl Handle {
             let Some(run) = self.shared.runs.known(id) else { return Ok(()) };
             let (phase, options) = (run.state().phase, &self.shared.options);
             let is_alone = options.works && !options.is_shared();
-            if is_alone || phase.dispatches() || !phase.is_open() {
+            if is_alone || !(phase.is_undoing() || phase.is_open() && !phase.dispatches()) {
                 return Ok(());
             }
             let workers = self.shared.registry.workers().await?;
@@ -266,6 +266,10 @@ impl Handle {
                     return Ok(());
                 };
                 if workers.iter().any(|worker| worker.can(&class, &tasks)) || self.shared.takes(&class, &tasks) {
+                    continue;
+                }
+                // A compensation is performed by workers of its class only, even where they take no other steps of it.
+                if phase.is_undoing() && !self.shared.knows_class(&class) {
                     continue;
                 }
                 self.shared.queues().free_overdue(&queue, id).await?;

@@ -3,7 +3,7 @@
 //! keeps its registration, and the run waits for an operator (`engine/not_undone.rs`).
 
 use super::{
-    Job, Work,
+    Job, Work, moving,
     notes::FailureNotes,
     task::{Started, blocking, overrun, panicked, shortened, walled},
 };
@@ -57,7 +57,12 @@ impl<'a> Undoing<'a> {
         let Some(row) = row else { return self.undone(None, are_others).await };
         let mut undo: Undo = rows::read(&row).ok_or_else(|| Error::damaged("a registration"))?;
         self.work.shared().records.durable(self.work.position).await?;
-        let Some((spec, body)) = self.undoer(&undo) else { return self.leave_to_others(&undo).await };
+        let spec = self.work.run.plan.program.tasks[undo.task as usize].clone();
+        if let Some(queue) = moving::other_queue(self.work, &spec) {
+            // The workers of its class have the resources that it may need; others would only take it in turns.
+            return moving::move_to(self.work, queue, None).await.map(|()| None);
+        }
+        let Some((spec, body)) = self.undoer(spec) else { return self.leave_to_others(&undo).await };
         // An earlier worker may have noted the failure and died before it ended the try.
         self.notes.forget_not_undone(&undo.address).await?;
         let is_undone = loop {
@@ -92,15 +97,10 @@ impl<'a> Undoing<'a> {
 
     /// The task that undoes the step. Of a compensation with code of its own the flow knows only the name, so any
     /// version offered here is the right one, and its spec has the number of tries.
-    fn undoer(&self, undo: &Undo) -> Option<(TaskSpec, Arc<dyn Body>)> {
-        let spec = &self.work.run.plan.program.tasks[undo.task as usize];
-        // A worker that does not claim this class may lack resources that the compensation needs.
-        if !self.work.worker.capacity.takes(&spec.class) {
-            return None;
-        }
+    fn undoer(&self, spec: TaskSpec) -> Option<(TaskSpec, Arc<dyn Body>)> {
         let tasks = lock(&self.work.shared().tasks);
         match tasks.executor(&spec.name) {
-            Some(body) => Some((spec.clone(), body.clone())),
+            Some(body) => Some((spec, body.clone())),
             None => tasks.get(&spec.name).cloned(),
         }
     }

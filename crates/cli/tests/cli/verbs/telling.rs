@@ -279,6 +279,11 @@ fn a_run_that_is_being_undone_will_not_run() {
         next: onceflow show shop
         -- exit 0
     "#]]);
+    // A worker that takes no steps of this run leaves the compensation to one that does.
+    let worker = bed.run(&["worker", "--once"]).ends(0);
+    assert!(worker.stderr.ends_with("left: 0 steps done, 0 failed, 0 lost to others\n"), "{}", worker.all());
+    let shown = bed.run(&["show", "shop"]).ends(0);
+    assert!(shown.stdout.starts_with("shop interrupted while it was undone\n"), "{}", shown.all());
     bed.write("can-undo", "");
     let cancel = bed.start(&["cancel", "shop", "--yes"]);
     gate.until_there();
