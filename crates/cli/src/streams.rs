@@ -27,7 +27,7 @@ use onceflow_engine::Engine;
 use onceflow_spec::{LoadedStream, StreamCalls, is_stream, load_stream};
 use onceflow_store::{World, world::RealWorld};
 use onceflow_stream::{
-    Pipeline, StreamError, StreamStatus,
+    Pipeline, StreamError, StreamResult, StreamStatus,
     pipeline::{flow_call::is_called_by, tail::Clock},
 };
 use serde_json::{Value, json};
