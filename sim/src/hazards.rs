@@ -10,7 +10,7 @@ pub struct Hazard {
     pub of: &'static str,
 }
 
-const fn hazard(name: &'static str, of: &'static str, what: &'static str) -> Hazard {
+pub(crate) const fn hazard(name: &'static str, of: &'static str, what: &'static str) -> Hazard {
     Hazard { name, what, of }
 }
 

@@ -7,7 +7,7 @@
 //! | `store`, `journal`, `connection`, `blobs`, `faults` | the store, the way there, and what goes wrong |
 //! | `flows`, `behaviour`, `value`, `body` | random flows, and the user code of their tasks |
 //! | `oracle` | what a flow gives, by a plain sequential interpreter |
-//! | `references` | random graphs of values, as another workload |
+//! | `references`, `streams` | other workloads: random graphs of values, and a pipeline with copies of everything |
 //! | `explore` | small flows, exhaustively |
 //! | `hazards` | mistakes that can be switched on |
 //! | `room`, `user`, `scenario` | machines, those who use them, and one seed from its beginning to its end |
@@ -32,6 +32,7 @@ pub mod references;
 pub mod room;
 pub mod scenario;
 pub mod store;
+pub mod streams;
 pub mod truth;
 pub mod user;
 pub mod value;

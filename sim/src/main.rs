@@ -7,6 +7,7 @@ use onceflow_sim::{
     faults::StoreKind,
     hazards,
     scenario::{self, How, Outcome},
+    streams,
 };
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,7 @@ const HELP: &str = "sim/run: the real kernel in a world in which everything goes
   --hazard NAME    the same for one, or with --seed for one seed
   --store KIND     on a `server`, on `redis` or `embedded` instead of what the seed chooses
   --explore        every interleaving of two workers on small flows, with crashes, expiries, restarts and cancels
+  --streams        works on streams instead of on flows and values; with --hazards, makes the mistakes of streams
   --json           prints one object: seeds, violations, hazards_found, hazards_total (of those tried), seeds_per_s
 
 Exits with 1 if a promise was broken, or a mistake was not noticed.";
@@ -36,13 +38,19 @@ struct Asked {
     hazard: Option<String>,
     store: Option<StoreKind>,
     explore: bool,
+    streams: bool,
     json: bool,
 }
 
 impl Asked {
+    /// The known mistakes of the workload.
+    fn hazards(&self) -> &'static [hazards::Hazard] {
+        if self.streams { streams::HAZARDS } else { hazards::ALL }
+    }
+
     /// How seeds are run.
     fn how(&self) -> How {
-        How { store: self.store, ..How::default() }
+        How { store: self.store, streams: self.streams, ..How::default() }
     }
 }
 
@@ -68,6 +76,7 @@ fn asked() -> Result<Asked, String> {
                     other => return Err(format!("{other} is no store: server, redis or embedded")),
                 });
             }
+            "--streams" => asked.streams = true,
             "--explore" => asked.explore = true,
             "--json" => asked.json = true,
             other => return Err(format!("{other}?\n\n{HELP}")),
@@ -87,7 +96,7 @@ fn main() {
         }
     };
     let hazard = asked.hazard.as_ref().map(|name| {
-        let known = hazards::ALL.iter().find(|hazard| hazard.name == name);
+        let known = asked.hazards().iter().find(|hazard| hazard.name == name);
         known.unwrap_or_else(|| {
             eprintln!("there is no hazard {name}");
             std::process::exit(2);
@@ -103,7 +112,7 @@ fn main() {
             one(seed, &asked)
         }
         (None, Some(hazard)) => table(std::slice::from_ref(hazard), &asked),
-        (None, None) if asked.hazards => table(hazards::ALL, &asked),
+        (None, None) if asked.hazards => table(asked.hazards(), &asked),
         (None, None) => many(&asked),
     };
     std::process::exit(i32::from(!well));

@@ -8,6 +8,7 @@ use crate::{
     flows, references,
     room::Room,
     store::SimStore,
+    streams,
     truth::{Truth, Violation},
     user::{Ask, HISTORY_MS, User},
     value::Value,
@@ -44,6 +45,8 @@ pub struct How {
     pub harm_until_ms: Option<u64>,
     /// This store instead of the one that the seed chooses.
     pub store: Option<StoreKind>,
+    /// Works on a stream instead of on flows or values.
+    pub streams: bool,
 }
 
 /// Virtual time after the harm ends in which every run must have ended.
@@ -76,6 +79,9 @@ fn live(sim: &Arc<Sim>, how: How) -> (Option<Violation>, u64) {
     }
     faults.store = how.store.unwrap_or(faults.store);
     let truth: Arc<Mutex<Truth>> = Arc::default();
+    if how.streams {
+        return streams::live(sim, faults, &truth);
+    }
     if sim.per_mille(150) {
         return change_values(sim, faults, &truth);
     }
@@ -167,7 +173,7 @@ fn change_values(sim: &Arc<Sim>, faults: Faults, truth: &Arc<Mutex<Truth>>) -> (
 }
 
 /// Goes on until all users have what they wanted.
-fn drive(room: &Arc<Room>, busy: &AtomicUsize) {
+pub(crate) fn drive(room: &Arc<Room>, busy: &AtomicUsize) {
     let sim = &room.sim;
     let limit_ms = room.faults.until_ms + PATIENCE_MS;
     let mut next_look = 50 + sim.below(2_000);

@@ -1,5 +1,7 @@
 //! A bounded part of what the simulator can do, for every test run: `sim/run` does more of it.
 
+#[cfg(feature = "hazards")]
+use onceflow_sim::streams;
 use onceflow_sim::{
     explore,
     faults::StoreKind,
@@ -13,6 +15,9 @@ const SEEDS: u64 = 5_000;
 /// How many seeds a known mistake may take to be noticed.
 #[cfg(feature = "hazards")]
 const NOTICED_WITHIN: u64 = 20_000;
+
+#[cfg(feature = "hazards")]
+const STREAMS_NOTICED_WITHIN: u64 = 1_000;
 
 fn break_no_promise(seeds: std::ops::Range<u64>) {
     let scale = if std::env::var_os("ONCEFLOW_LONG").is_some() { 100 } else { 1 };
@@ -41,11 +46,22 @@ fn no_seed_breaks_a_promise_on_redis() {
     }
 }
 
+const STREAMS: How = How { trace: false, harm_until_ms: None, store: None, streams: true };
+
+#[test]
+fn no_seed_breaks_a_promise_of_streams() {
+    let scale = if std::env::var_os("ONCEFLOW_LONG").is_some() { 100 } else { 1 };
+    for seed in 0..SEEDS / 50 * scale {
+        let violation = scenario::run(seed, STREAMS).violation;
+        assert!(violation.is_none(), "sim/run --streams --seed {seed} --trace: {violation:?}");
+    }
+}
+
 #[test]
 fn a_seed_replays_exactly() {
-    for seed in 0..50 {
-        let digests = [(); 2].map(|()| scenario::run(seed, How::default()).digest);
-        assert_eq!(digests[0], digests[1], "seed {seed}");
+    for (seed, how) in (0..50).map(|seed| (seed, How::default())).chain((0..5).map(|seed| (seed, STREAMS))) {
+        let digests = [(); 2].map(|()| scenario::run(seed, how).digest);
+        assert_eq!(digests[0], digests[1], "seed {seed}, {how:?}");
     }
 }
 
@@ -100,6 +116,21 @@ fn known_mistakes_are_noticed() {
     for hazard in hazards::ALL {
         let notices = |seed: &u64| violation(*seed, Some(hazard.name)).is_some() && violation(*seed, None).is_none();
         let noticed = (0..NOTICED_WITHIN).find(notices);
+        assert!(noticed.is_some(), "{} ({}) is not noticed: {}", hazard.name, hazard.of, hazard.what);
+    }
+}
+
+/// The same for streams.
+#[cfg(feature = "hazards")]
+#[test]
+fn known_mistakes_of_streams_are_noticed() {
+    let violation = |seed, name| {
+        hazards::switch(name);
+        scenario::run(seed, STREAMS).violation
+    };
+    for hazard in streams::HAZARDS {
+        let notices = |seed: &u64| violation(*seed, Some(hazard.name)).is_some() && violation(*seed, None).is_none();
+        let noticed = (0..STREAMS_NOTICED_WITHIN).find(notices);
         assert!(noticed.is_some(), "{} ({}) is not noticed: {}", hazard.name, hazard.of, hazard.what);
     }
 }
