@@ -2,6 +2,7 @@
 
 mod calls;
 mod checked;
+mod http;
 
 use crate::support::{Bed, signal, until_line};
 use expect_test::expect;

@@ -115,6 +115,7 @@ impl Partition {
     /// Takes input and commits one bundle.
     pub(crate) async fn advance(&mut self) -> Result<Advance, Stop> {
         self.settle(false).await?;
+        self.take_written()?;
         let now_ms = self.runtime.records.now().await?.as_ms();
         self.receive().await?;
         self.send_again(now_ms).await?;
