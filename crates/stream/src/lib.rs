@@ -58,8 +58,10 @@ pub use pipeline::{
     KeyedStream, Pipeline, RecordFailure, Stream,
     call::{CallFailure, CallId, CallTarget, RecordCall},
     flow_call::{FailedCall, FlowCalls},
+    http_ingest::{DecodeRequest, HttpIngest, IngestRequest, IngestedRecord},
+    http_sink::{HttpPayload, HttpSink},
     lines::{LineDecoder, StdinLines},
-    sink::{FileSink, SinkChunk, SinkWriter, StdoutSink, StreamSink},
+    sink::{FileSink, SinkChunk, SinkWriter, StdoutSink, StreamSink, WriteProgress},
     source::{FileLines, Generator, NextRecord, SplitReader, StreamSource},
     tail::FollowedFiles,
 };

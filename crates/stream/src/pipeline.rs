@@ -6,6 +6,7 @@
 //! | [`lines`], [`tail`] | lines of standard input, and of files that grow and are rotated |
 //! | [`call`] | work outside of the pipeline that a record causes |
 //! | [`flow_call`] | a run of a flow for each record |
+//! | [`http_ingest`], [`http_sink`] | records that clients send, and records sent to a server |
 //! | `source`, [`sink`] | where records come from and go to, with their contracts |
 //! | `compile` | planned stages as programs |
 
@@ -13,6 +14,8 @@ pub mod call;
 mod compile;
 mod content;
 pub mod flow_call;
+pub mod http_ingest;
+pub mod http_sink;
 pub mod lines;
 pub mod sink;
 pub mod source;

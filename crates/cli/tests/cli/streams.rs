@@ -2,6 +2,7 @@
 
 mod calls;
 mod checked;
+mod http;
 mod watched;
 
 use crate::support::{Bed, signal, until_line};

@@ -12,8 +12,8 @@ use onceflow_core::model::CheckedFlow;
 use onceflow_engine::Engine;
 use onceflow_exec::value::PortValue;
 use onceflow_stream::{
-    BoxFuture, CallFailure, CallTarget, FileSink, KeyedStream, PaneResult, Pipeline, RecordCall, StdoutSink, Stream,
-    StreamOptions,
+    BoxFuture, CallFailure, CallTarget, FileSink, HttpPayload, HttpSink, KeyedStream, PaneResult, Pipeline, RecordCall,
+    StdoutSink, Stream, StreamOptions,
     pipeline::tail::Clock,
     step::join::JoinRange,
     window::{Timing, WindowKind, Windowing},
@@ -223,5 +223,15 @@ fn sink(stream: &LoadedStream, node: &CheckedNode, input: &Stream<PortValue>, to
     match to {
         RecordTarget::File(path) => gathered.sink(&name, FileSink::new(stream.base.join(&path.text)), encode),
         RecordTarget::Stdout => gathered.sink(&name, StdoutSink, encode),
+        RecordTarget::Http { url, payload } => {
+            let own = format!("{}/{}", stream.name, node.name);
+            let sink = HttpSink::new(&url.text, own).expect("the address was checked").payload(*payload);
+            let content_type = match (format, payload) {
+                (LineFormat::Text, _) => "text/plain; charset=utf-8",
+                (LineFormat::Json, HttpPayload::Record) => "application/json",
+                (LineFormat::Json, HttpPayload::Lines) => "application/x-ndjson",
+            };
+            gathered.sink(&name, sink.content_type(content_type), encode);
+        }
     }
 }

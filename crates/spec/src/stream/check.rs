@@ -20,7 +20,7 @@ use onceflow_stream::{
     step::join::JoinRange,
     window::{WindowKind, Windowing},
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::SocketAddr};
 
 /// A source, step or sink.
 #[derive(Debug)]
@@ -54,6 +54,7 @@ pub(super) enum CheckedOrigin {
     Files { pattern: String, follow: bool, idle_ms: u64 },
     Stdin,
     Generate { record: RecordExpression, count: Option<u64>, every_ms: u64 },
+    Http { address: SocketAddr, id: Option<RecordExpression>, horizon_ms: i64 },
 }
 
 impl CheckedNode {
@@ -62,6 +63,7 @@ impl CheckedNode {
             CheckedWork::Source { origin: CheckedOrigin::Files { .. }, .. } => "file",
             CheckedWork::Source { origin: CheckedOrigin::Stdin, .. } => "stdin",
             CheckedWork::Source { origin: CheckedOrigin::Generate { .. }, .. } => "generate",
+            CheckedWork::Source { origin: CheckedOrigin::Http { .. }, .. } => "http",
             CheckedWork::Merge => "merge",
             CheckedWork::Filter(_) => "filter",
             CheckedWork::Map(_) => "map",
@@ -72,6 +74,7 @@ impl CheckedNode {
             CheckedWork::Call(_) => "call",
             CheckedWork::Sink { to: RecordTarget::File(_), .. } => "file",
             CheckedWork::Sink { to: RecordTarget::Stdout, .. } => "stdout",
+            CheckedWork::Sink { to: RecordTarget::Http { .. }, .. } => "http",
         };
         let is_sink = matches!(self.work, CheckedWork::Sink { .. });
         let planned = if is_sink { sink_step(&self.name) } else { self.name.clone() };
@@ -137,12 +140,24 @@ impl StreamCheck<'_> {
     fn source(&mut self, source: &StreamSourceDecl) {
         let reader = self.reader;
         let untyped = match (source.format, &source.origin) {
-            (LineFormat::Text, RecordOrigin::Files { .. } | RecordOrigin::Stdin) => Type::Text,
+            (LineFormat::Text, RecordOrigin::Files { .. } | RecordOrigin::Stdin | RecordOrigin::Http { .. }) => {
+                Type::Text
+            }
             _ => Type::Json,
         };
         let mut ty = source.ty.clone().unwrap_or(untyped);
         let origin = match &source.origin {
             RecordOrigin::Stdin => CheckedOrigin::Stdin,
+            RecordOrigin::Http { address, id, horizon_ms } => {
+                let id = match id {
+                    Some(id) => match self.expression(id, &ty) {
+                        Some(id) => Some(id),
+                        None => return,
+                    },
+                    None => None,
+                };
+                CheckedOrigin::Http { address: *address, id, horizon_ms: *horizon_ms }
+            }
             RecordOrigin::Files { pattern, follow, idle_ms } => {
                 CheckedOrigin::Files { pattern: pattern.text.clone(), follow: *follow, idle_ms: *idle_ms }
             }

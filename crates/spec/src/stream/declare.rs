@@ -1,5 +1,7 @@
 //! Reads a stream file into declarations. Names are not resolved yet.
 
+mod ends;
+
 use super::{call::CallDecl, windows};
 use crate::{
     source::{ScalarQuoting, Span, Text},
@@ -9,10 +11,11 @@ use crate::{
         flow::file_name,
         step::words_of,
     },
-    types, words,
+    words,
 };
 use onceflow_core::model::Type;
-use onceflow_stream::{step::join::JoinRange, window::Windowing};
+use onceflow_stream::{HttpPayload, step::join::JoinRange, window::Windowing};
+use std::net::SocketAddr;
 
 /// The declarations of a stream file.
 pub(super) struct StreamDecl {
@@ -61,6 +64,7 @@ pub(super) enum RecordOrigin {
     Files { pattern: Text, follow: bool, idle_ms: u64 },
     Stdin,
     Generate { record: Text, count: Option<u64>, every_ms: u64 },
+    Http { address: SocketAddr, id: Option<Text>, horizon_ms: i64 },
 }
 
 /// A step.
@@ -118,6 +122,7 @@ pub(super) struct StreamSinkDecl {
 pub(super) enum RecordTarget {
     File(Text),
     Stdout,
+    Http { url: Text, payload: HttpPayload },
 }
 
 /// Partitions of a stage, at most: each has rows of its own in the store.
@@ -131,6 +136,9 @@ const BUNDLE_MAX: i64 = 1_000_000;
 
 /// Records of a `top`, at most: they are kept together in one row.
 const TOP_MAX: i64 = 1000;
+
+/// How long the ids of clients' records are remembered, unless the file says otherwise.
+const HORIZON_MS: i64 = 60 * 60 * 1000;
 
 /// How long a file may be silent before it no longer holds the watermark back.
 const IDLE_MS: u64 = 10_000;
@@ -154,9 +162,9 @@ pub(super) fn read(reader: FieldReader<'_>, root: &YamlNode) -> Option<StreamDec
         partitions: partitions.and_then(|count| u16::try_from(count).ok()).unwrap_or(PARTITIONS),
         bundle_records: bundle.and_then(|records| usize::try_from(records).ok()),
         names: [sources, steps].into_iter().flatten().flat_map(keys).collect(),
-        sources: each(reader, sources, "`sources`", source),
+        sources: each(reader, sources, "`sources`", ends::source),
         steps: each(reader, steps, "`steps`", step),
-        sinks: each(reader, fields.get("sinks"), "`sinks`", sink),
+        sinks: each(reader, fields.get("sinks"), "`sinks`", ends::sink),
     };
     if reader.report.is_empty() {
         if stream.sources.is_empty() {
@@ -233,59 +241,6 @@ pub(super) fn duration(reader: FieldReader<'_>, node: &YamlNode, what: &str) -> 
 fn flag(fields: &mut Fields<'_>, name: &'static str) -> bool {
     let reader = fields.reader;
     fields.get(name).and_then(|node| reader.bool(node, &format!("`{name}`"))).unwrap_or(false)
-}
-
-fn source<'a>(reader: FieldReader<'a>, name: &'a MapKey, mut fields: Fields<'a>) -> Option<StreamSourceDecl> {
-    let kind = one_of(&mut fields, name, &["file", "stdin", "generate"]);
-    let follow = flag(&mut fields, "follow");
-    let idle_ms = fields.get("idle").and_then(|node| reader.duration(node, "`idle`"));
-    let count = fields.get("count").and_then(|node| reader.int(node, "`count`", 0, i64::MAX));
-    let every_ms = fields.get("every").and_then(|node| reader.duration(node, "`every`"));
-    let (format, ty) = (format(&mut fields), fields.get("record").and_then(|node| types::read(reader, node)));
-    let time = fields.text("time");
-    let disorder = fields.get("out_of_order").and_then(|node| duration(reader, node, "`out_of_order`"));
-    let on_error = on_error(&mut fields);
-    fields.finish();
-    let (key, node) = kind?;
-    let only = |is_given: bool, what: &str, of: &str| {
-        if is_given && key.name != of {
-            let message = format!("source `{}` has `{what}`, which goes with `{of}`", name.name);
-            reader.say(name.span, "OF0113", message, "");
-        }
-    };
-    only(follow || idle_ms.is_some(), if follow { "follow" } else { "idle" }, "file");
-    only(count.is_some() || every_ms.is_some(), if count.is_some() { "count" } else { "every" }, "generate");
-    let origin = match key.name.as_str() {
-        "file" => {
-            let pattern = reader.text(node, "`file`")?;
-            RecordOrigin::Files { pattern, follow, idle_ms: idle_ms.unwrap_or(IDLE_MS) }
-        }
-        "stdin" => {
-            must_be_true(reader, node, "`stdin`");
-            RecordOrigin::Stdin
-        }
-        _ => RecordOrigin::Generate {
-            record: reader.text(node, "`generate`")?,
-            count: count.and_then(|count| u64::try_from(count).ok()),
-            every_ms: every_ms.unwrap_or(0),
-        },
-    };
-    let ty = ty.map(|decl| decl.ty());
-    Some(StreamSourceDecl {
-        name: name.clone(),
-        origin,
-        format,
-        ty,
-        time,
-        out_of_order_ms: disorder.unwrap_or(0),
-        on_error,
-    })
-}
-
-fn must_be_true(reader: FieldReader<'_>, node: &YamlNode, what: &str) {
-    if reader.bool(node, what) == Some(false) {
-        reader.say(node.span, "OF0112", format!("{what} can only be true"), "leave it out otherwise");
-    }
 }
 
 const WORK: &[&str] = &["filter", "map", "flat_map", "once", "combine", "join", "call"];
@@ -445,23 +400,4 @@ fn combines(reader: FieldReader<'_>, node: &YamlNode) -> Vec<(MapKey, CombineDec
         Some((key.clone(), CombineDecl { kind, of }))
     };
     reader.entries(node, "`combine`").iter().filter_map(one).collect()
-}
-
-fn sink<'a>(reader: FieldReader<'a>, name: &'a MapKey, mut fields: Fields<'a>) -> Option<StreamSinkDecl> {
-    let from = fields.text("from");
-    let kind = one_of(&mut fields, name, &["file", "stdout"]);
-    let format = format(&mut fields);
-    if from.is_none() {
-        fields.missing("`from`", "`from: NAME` says what it writes: a source or a step");
-    }
-    fields.finish();
-    let (key, node) = kind?;
-    let to = match key.name.as_str() {
-        "file" => RecordTarget::File(reader.text(node, "`file`")?),
-        _ => {
-            must_be_true(reader, node, "`stdout`");
-            RecordTarget::Stdout
-        }
-    };
-    Some(StreamSinkDecl { name: name.clone(), from: from?, format, to })
 }

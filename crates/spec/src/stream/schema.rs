@@ -73,13 +73,19 @@ fn source() -> Value {
         ("generate", text("An expression that makes a record of its number `n`.", None)),
         ("count", whole("How many records are generated.", 0)),
         ("every", described(reference("duration"), "The time between two generated records.")),
+        (
+            "http",
+            json!({ "type": ["integer", "string"], "description": "Records that clients send with POST: a port of this machine, or an address with a port." }),
+        ),
+        ("id", expression("The id of a record that clients send; else the request has the header Idempotency-Key.")),
+        ("horizon", described(reference("duration"), "How long ids are remembered; 1h.")),
         ("format", format()),
         ("record", described(reference("type"), "The type of its records; fields that are not in it are left out.")),
         ("time", expression("When a record happened: milliseconds since 1970, or RFC 3339; the time it is read.")),
         ("out_of_order", described(reference("duration"), "How much earlier than the latest a record may be.")),
         ("on_error", on_error()),
     ]);
-    exactly_one(source, &["file", "stdin", "generate"])
+    exactly_one(source, &["file", "stdin", "generate", "http"])
 }
 
 fn step() -> Value {
@@ -153,8 +159,10 @@ fn sink() -> Value {
             text("A file, relative to this file; exactly once. One that the stream did not write is refused.", None),
         ),
         ("stdout", only_true("Standard output.")),
+        ("http", text("An address that records are sent to with POST, each with a key that stays the same.", None)),
+        ("send", one_of("A request for each record, or for some lines together; record.", &["record", "lines"])),
         ("format", format()),
     ]);
     sink["required"] = json!(["from"]);
-    exactly_one(sink, &["file", "stdout"])
+    exactly_one(sink, &["file", "stdout", "http"])
 }

@@ -9,8 +9,8 @@ use crate::inputs::globs;
 use onceflow_core::model::Type;
 use onceflow_exec::{expr::Bindings, value::PortValue};
 use onceflow_stream::{
-    EventTime, FollowedFiles, LineDecoder, NextRecord, Pipeline, RecordFailure, SplitReader, StdinLines, Stream,
-    StreamSource,
+    DecodeRequest, EventTime, FollowedFiles, HttpIngest, IngestRequest, IngestedRecord, LineDecoder, NextRecord,
+    Pipeline, RecordFailure, SplitReader, StdinLines, Stream, StreamSource,
     pipeline::tail::{Clock, ListFiles},
 };
 use std::{
@@ -30,6 +30,14 @@ pub(super) fn add(pipeline: &Pipeline, node: &CheckedNode, base: &Path, clock: &
         CheckedOrigin::Stdin => {
             let lines = StdinLines::new(decoder(*format, timing)).out_of_order_ms(*out_of_order_ms);
             pipeline.source(&node.name, lines)
+        }
+        CheckedOrigin::Http { address, id, horizon_ms } => {
+            let decode = request_decoder(*format, id.clone(), timing);
+            let ingest = HttpIngest::new(*address, pipeline.control(), clock.clone(), decode);
+            let ingest = ingest.out_of_order_ms(*out_of_order_ms);
+            let sent = pipeline.source(&format!("{} ingest", node.name), ingest);
+            let once = sent.once_per_id(&format!("{} once", node.name), *horizon_ms, |(id, _)| id.clone());
+            once.map(&node.name, |(_, record)| record)
         }
         CheckedOrigin::Files { pattern, follow, idle_ms } => {
             let list = list(base, pattern, *follow);
@@ -115,6 +123,63 @@ fn decoder(format: LineFormat, timing: RecordTiming) -> LineDecoder<PortValue> {
         };
         timing.record(value)
     })
+}
+
+/// Makes the records of clients' requests: a JSON value, a list of them, or one on each line; or lines of text. The id of a
+/// record is that of the expression, else the request's key and the record's number.
+fn request_decoder(format: LineFormat, id: Option<RecordExpression>, timing: RecordTiming) -> DecodeRequest<PortValue> {
+    Arc::new(move |request: &IngestRequest| {
+        let text = std::str::from_utf8(&request.body).map_err(|_| String::from("the body is not UTF-8"))?;
+        let mut records = Vec::new();
+        for (at, value) in values(format, text)?.into_iter().enumerate() {
+            let wrong = |why: String| format!("record {at}: {why}");
+            let made = match timing.record(value) {
+                Ok(made) => made,
+                Err(RecordFailure::Skip) => continue,
+                Err(RecordFailure::Stop(why)) => return Err(wrong(why)),
+            };
+            let scope = expression::scope(made.0);
+            let id = match (&id, &request.key) {
+                (Some(id), _) => id.eval(&scope).map_err(wrong)?.to_json().to_string(),
+                (None, Some(key)) => format!("{key}/{at}"),
+                (None, None) => {
+                    return Err(String::from(
+                        "the request has no `Idempotency-Key`, by which a copy of it would be known; choose one for each \
+                         request, and send it again with every try",
+                    ));
+                }
+            };
+            let time = timing.time.is_some().then_some(made.1);
+            records.push(IngestedRecord { id, record: expression::record_of(scope), time });
+        }
+        Ok(records)
+    })
+}
+
+/// The values in the body of a request.
+fn values(format: LineFormat, text: &str) -> std::result::Result<Vec<PortValue>, String> {
+    let lines = || text.lines().filter(|line| !line.trim().is_empty());
+    if format == LineFormat::Text {
+        return Ok(lines().map(PortValue::text).collect());
+    }
+    match PortValue::parse_json(text.as_bytes()) {
+        Ok(PortValue::List(values)) => Ok(values),
+        Ok(value) => Ok(vec![value]),
+        Err(whole) => {
+            let value = |(at, line): (usize, &str)| {
+                PortValue::parse_json(line.as_bytes()).map_err(|error| format!("line {}: {error}", at + 1))
+            };
+            match lines().count() {
+                0 => Ok(Vec::new()),
+                1 => Err(format!("the body is not JSON: {whole}")),
+                _ => lines()
+                    .enumerate()
+                    .map(value)
+                    .collect::<std::result::Result<_, _>>()
+                    .map_err(|line| format!("the body is neither JSON nor JSON on each line: {line}")),
+            }
+        }
+    }
 }
 
 /// Records that an expression makes of their numbers.

@@ -3,6 +3,7 @@
 
 use crate::error::StreamError;
 use onceflow_core::Row;
+use onceflow_store::BoxFuture;
 use std::{
     fs::{File, OpenOptions},
     io::{Error, Write},
@@ -51,6 +52,14 @@ pub trait StreamSink: Send + Sync + 'static {
     fn open(&self, partition: u16, of: u16) -> std::io::Result<Box<dyn SinkWriter>>;
 }
 
+/// The progress of a write that was begun.
+pub enum WriteProgress {
+    /// The chunk is written.
+    Done,
+    /// It is written when this ends. Dropped, it may be written or not; the same chunk comes again.
+    Going(BoxFuture<'static, std::io::Result<()>>),
+}
+
 /// Writes the chunks of one partition.
 pub trait SinkWriter: Send {
     /// Hears, before any chunk, that the first `written` bytes of its partition are written, and that chunks up to
@@ -61,6 +70,15 @@ pub trait SinkWriter: Send {
     fn resume(&mut self, written: u64, committed: u64) -> std::io::Result<()> {
         let _ = (written, committed);
         Ok(())
+    }
+
+    /// Begins to write a chunk; the next one of this sink comes when it is written. A sink that waits for others, as over a
+    /// network, returns a future; all others write at once.
+    ///
+    /// # Errors
+    /// If it was not written; the pipeline ends with this error.
+    fn begin_write(&mut self, chunk: &SinkChunk) -> std::io::Result<WriteProgress> {
+        self.write(chunk).map(|()| WriteProgress::Done)
     }
 
     /// Writes a chunk. Chunks come in order; after a crash the last ones may come again.

@@ -7,6 +7,7 @@ use super::{
     meta::Published,
     options::EdgeMode,
     partition::{Partition, Program, SHARD, Stop},
+    slow_writes::SlowWrites,
     transport::StreamMessage,
 };
 use crate::{
@@ -76,7 +77,7 @@ pub(crate) struct Outbox {
     bytes: usize,
     chunks: BTreeMap<Name, (usize, SinkChunk)>,
     /// Rows that were acknowledged or written, to be deleted by the next bundle.
-    done: Vec<Name>,
+    pub(super) done: Vec<Name>,
     /// Effects that wait for a sync, in order of commits.
     waiting: VecDeque<(Position, Vec<Effect>)>,
     /// The last promises that are durable.
@@ -84,7 +85,8 @@ pub(crate) struct Outbox {
     promised_ms: u64,
     /// For each edge and destination, blocks sent into an inbox since it was last looked at.
     in_flight: BTreeMap<(usize, usize), usize>,
-    writers: Vec<Box<dyn SinkWriter>>,
+    pub(super) writers: Vec<Box<dyn SinkWriter>>,
+    pub(super) slow: SlowWrites,
 }
 
 impl Outbox {
@@ -103,7 +105,11 @@ impl Outbox {
 
     /// Nothing is left to be acknowledged or written; rows that are done are deleted by this bundle.
     pub(crate) fn is_empty(&self) -> bool {
-        self.blocks.is_empty() && self.chunks.is_empty() && self.waiting.is_empty() && self.done.len() <= DELETED_MAX
+        self.blocks.is_empty()
+            && self.chunks.is_empty()
+            && self.slow.is_empty()
+            && self.waiting.is_empty()
+            && self.done.len() <= DELETED_MAX
     }
 
     /// Every block was acknowledged.
@@ -168,10 +174,7 @@ impl Partition {
             }
             Effect::Write(name) => {
                 let Some((sink, chunk)) = self.outbox.chunks.remove(&name) else { return Ok(()) };
-                let written = self.outbox.writers[sink].write(&chunk);
-                written.map_err(|error| io_error(self.sink_name(sink), error))?;
-                self.outbox.done.push(name);
-                Ok(())
+                self.write_chunk(sink, name, chunk)
             }
         }
     }
@@ -301,7 +304,7 @@ impl Partition {
 
     /// Too much is on its way to the next stages: no input is taken until they have caught up.
     pub(super) async fn is_congested(&mut self) -> Result<bool, Stop> {
-        if self.outbox.bytes > OUTBOX_BYTES_MAX {
+        if self.outbox.bytes > OUTBOX_BYTES_MAX || self.outbox.slow.is_full() {
             return Ok(true);
         }
         let full: Vec<_> = self
@@ -359,7 +362,7 @@ impl Partition {
         Ok(())
     }
 
-    fn sink_name(&self, sink: usize) -> &str {
+    pub(super) fn sink_name(&self, sink: usize) -> &str {
         &self.runtime.sink_names[usize::from(self.station.stage)][sink]
     }
 

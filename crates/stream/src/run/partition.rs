@@ -117,6 +117,7 @@ impl Partition {
     pub(crate) async fn advance(&mut self) -> Result<Advance, Stop> {
         self.settle(false).await?;
         self.timing.look(&self.runtime);
+        self.take_written()?;
         let now_ms = self.runtime.records.now().await?.as_ms();
         self.receive().await?;
         self.send_again(now_ms).await?;

@@ -121,9 +121,9 @@ impl Worker {
             Err(StreamError::Store(error)) => self.forget(&error)?,
             ended => return ended,
         }
-        // Calls go on until they have their results.
-        let is_calling = self.held.iter_mut().filter_map(|(_, memory)| memory.as_mut()).any(Partition::is_calling);
-        if drains && !is_calling {
+        // Calls, and writes to slow sinks, go on to their end.
+        let waits = self.held.iter_mut().filter_map(|(_, memory)| memory.as_mut()).any(Partition::waits_outside);
+        if drains && !waits {
             return Ok(Some(StreamResult { stages: counts(&runtime).await?, has_ended: false, sinks: Vec::new() }));
         }
         let rest = runtime.world.sleep(runtime.options.idle_ms);

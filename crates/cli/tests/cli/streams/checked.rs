@@ -79,7 +79,7 @@ sinks:
           --> stream.yaml:15:42
            |  out: { from: nothing, file: out.jsonl, stdout: true }
            |                                         ^^^^^^
-        hint: it is one of `file`, `stdout`
+        hint: it is one of `file`, `stdout`, `http`
         next: 9 problems; `onceflow error CODE` explains one
         -- exit 4
     "#]]);
