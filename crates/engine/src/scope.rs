@@ -28,6 +28,6 @@ pub use durable::{
     Activity, ActivityBody, BufferAccess, DescribeRow, DurableBody, DurableCleanup, DurableEnd, DurableScope,
     InlineBody, ScopeHost, ScopeHostOptions, SessionId, end_scope, enter_scope, sessions_left_open,
 };
-pub(crate) use durable::{OpenSession, ScopeStore};
+pub(crate) use durable::{OpenSession, ReadGroup, ScopeStore, check_sessions};
 pub use keys::{BufferChange, ErasedKey};
 pub use service::{LightService, OpenOrder, OpenOrders};
