@@ -14,6 +14,9 @@ pub(crate) const fn hazard(name: &'static str, of: &'static str, what: &'static 
     Hazard { name, what, of }
 }
 
+/// Mistakes about scopes, which only the seeds that are about scopes can notice.
+pub const OF_SCOPES: &str = "scopes";
+
 /// All of them.
 pub const ALL: &[Hazard] = &[
     hazard("row-deleted-apart", "commit 1", "the permission to run is deleted in a write of its own"),
@@ -61,6 +64,22 @@ pub const ALL: &[Hazard] = &[
     hazard("woken-stays-parked", "suspended attempts", "a step that is woken stays parked"),
     hazard("lease-by-client-clock", "values", "a lease ends by the clock of who sweeps"),
     hazard("buried-though-referenced", "values", "a value is swept without looking whether it is referred to again"),
+    hazard("scope-answer-lost", OF_SCOPES, "the row of an answer is deleted, and no session takes the answer"),
+    hazard("scope-answer-counted-twice", OF_SCOPES, "an answer counts again, for a later order in the same place"),
+    hazard("scope-cleanup-before-drop", OF_SCOPES, "an activity counts as over while its future lives"),
+    hazard(
+        "scope-result-before-cleanup",
+        "scopes",
+        "the result of a session is delivered while its cleanup flows work",
+    ),
+    hazard("scope-message-lost", OF_SCOPES, "a message on its way into a buffer is dropped when its session ends"),
+    hazard(
+        "scope-nested-not-required",
+        "scopes",
+        "a nested session is told that its parent ends, though it may be gone",
+    ),
+    hazard("scope-timer-not-stored", OF_SCOPES, "a timer of a session is kept in memory only"),
+    hazard("scope-parent-not-told", OF_SCOPES, "a nested session ends without an event for its parent"),
     hazard("arrival-not-held", "our own", "what arrives at a step is not held for it"),
     hazard("consumed-not-released", "our own", "what a step has consumed stays held"),
     hazard("undo-not-registered", "our own", "how to undo a step is not written down"),

@@ -8,6 +8,7 @@
 //! | `flows`, `behaviour`, `value`, `body` | random flows, and the user code of their tasks |
 //! | `oracle` | what a flow gives, by a plain sequential interpreter |
 //! | `references`, `streams` | other workloads: random graphs of values, and a pipeline with copies of everything |
+//! | `scopes` | sessions of durable scopes, as a workload |
 //! | `explore` | small flows, exhaustively |
 //! | `hazards` | mistakes that can be switched on |
 //! | `room`, `user`, `scenario` | machines, those who use them, and one seed from its beginning to its end |
@@ -31,6 +32,7 @@ pub mod oracle;
 pub mod references;
 pub mod room;
 pub mod scenario;
+pub mod scopes;
 pub mod store;
 pub mod streams;
 pub mod truth;

@@ -7,6 +7,7 @@ use crate::{
     faults::{Faults, StoreKind},
     flows, references,
     room::Room,
+    scopes::Sessions,
     store::SimStore,
     streams,
     truth::{Truth, Violation},
@@ -52,13 +53,16 @@ pub struct How {
 /// Virtual time after the harm ends in which every run must have ended.
 const PATIENCE_MS: u64 = 1_200_000;
 
+/// One in so many seeds, the last of them, is about scopes.
+pub const SEEDS_OF_SCOPES: u64 = 10;
+
 /// How often tasks may go on before a world is thought to run in circles.
 const POLLS_MAX: u64 = 3_000_000;
 
 /// Runs a seed.
 pub fn run(seed: u64, how: How) -> Outcome {
     let sim = Sim::new(seed, how.trace);
-    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| live(&sim, how)));
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| live(&sim, seed, how)));
     let mut outcome = Outcome { polls: sim.polls(), digest: sim.digest(), trace: sim.told(), ..Outcome::default() };
     match caught {
         Ok((violation, bodies)) => (outcome.violation, outcome.bodies) = (violation, bodies),
@@ -72,7 +76,7 @@ pub fn run(seed: u64, how: How) -> Outcome {
     outcome
 }
 
-fn live(sim: &Arc<Sim>, how: How) -> (Option<Violation>, u64) {
+fn live(sim: &Arc<Sim>, seed: u64, how: How) -> (Option<Violation>, u64) {
     let mut faults = sim.random(Faults::new);
     if let Some(until_ms) = how.harm_until_ms {
         faults.until_ms = faults.until_ms.min(until_ms);
@@ -81,6 +85,9 @@ fn live(sim: &Arc<Sim>, how: How) -> (Option<Violation>, u64) {
     let truth: Arc<Mutex<Truth>> = Arc::default();
     if how.streams {
         return streams::live(sim, faults, &truth);
+    }
+    if seed % SEEDS_OF_SCOPES == SEEDS_OF_SCOPES - 1 {
+        return enter_scopes(sim, faults, &truth);
     }
     if sim.per_mille(150) {
         return change_values(sim, faults, &truth);
@@ -168,6 +175,39 @@ fn change_values(sim: &Arc<Sim>, faults: Faults, truth: &Arc<Mutex<Truth>>) -> (
         }
         check::at_the_end(&room);
     }
+    let truth = lock(truth);
+    (truth.violations.first().cloned(), truth.starts)
+}
+
+/// The third workload: users enter durable scopes.
+fn enter_scopes(sim: &Arc<Sim>, faults: Faults, truth: &Arc<Mutex<Truth>>) -> (Option<Violation>, u64) {
+    let strict = sim.per_mille(300);
+    let faults = if strict { Faults { clock_jumps: false, leave_every_ms: 0, ..faults.calm() } } else { faults };
+    let watch = Watch { truth: truth.clone(), sim: sim.clone() };
+    let store = SimStore::new(sim.clone(), faults, watch);
+    let nodes = 1 + sim.below(3) as usize;
+    let room = Room::new(store, Arc::new(Objects::memory()), truth.clone(), vec![], nodes);
+    for node in 1..=nodes {
+        room.start(node);
+    }
+    let sessions = Sessions::new(&room, strict);
+    let busy = Arc::new(AtomicUsize::new(sessions.users() + 1));
+    let (harm, done) = (room.clone().harm(), busy.clone());
+    let done = move || {
+        done.fetch_sub(1, Relaxed);
+    };
+    sessions.begin(done.clone());
+    let harm = async move {
+        harm.await;
+        done();
+    };
+    sim.spawn(OUTSIDE, "harm", Box::pin(harm));
+    drive(&room, &busy);
+    if lock(truth).violations.is_empty() {
+        pass(&room, 3 * room.faults.lease_ms + 2_000);
+        sessions.at_the_end();
+    }
+    room.stop_all();
     let truth = lock(truth);
     (truth.violations.first().cloned(), truth.starts)
 }

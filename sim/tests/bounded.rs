@@ -37,6 +37,20 @@ fn no_later_seed_breaks_a_promise() {
     break_no_promise(SEEDS / 2..SEEDS);
 }
 
+/// The n-th seed that is about scopes.
+fn of_scopes(n: u64) -> u64 {
+    (n + 1) * scenario::SEEDS_OF_SCOPES - 1
+}
+
+#[test]
+fn no_session_of_a_scope_breaks_a_promise() {
+    let scale = if std::env::var_os("ONCEFLOW_LONG").is_some() { 100 } else { 1 };
+    for seed in (SEEDS / 10..SEEDS / 5 * scale).map(of_scopes) {
+        let violation = scenario::run(seed, How::default()).violation;
+        assert!(violation.is_none(), "sim/run --seed {seed} --trace: {violation:?}");
+    }
+}
+
 #[test]
 fn no_seed_breaks_a_promise_on_redis() {
     let how = How { store: Some(StoreKind::Redis), ..How::default() };
@@ -109,13 +123,27 @@ fn the_explorer_notices_a_referenced_value_that_is_swept() {
 #[cfg(feature = "hazards")]
 #[test]
 fn known_mistakes_are_noticed() {
+    notice(|of| of != hazards::OF_SCOPES);
+}
+
+#[cfg(feature = "hazards")]
+#[test]
+fn known_mistakes_about_scopes_are_noticed() {
+    notice(|of| of == hazards::OF_SCOPES);
+}
+
+#[cfg(feature = "hazards")]
+fn notice(is_asked: fn(&str) -> bool) {
     let violation = |seed, name| {
         hazards::switch(name);
         scenario::run(seed, How::default()).violation
     };
-    for hazard in hazards::ALL {
+    for hazard in hazards::ALL.iter().filter(|hazard| is_asked(hazard.of)) {
         let notices = |seed: &u64| violation(*seed, Some(hazard.name)).is_some() && violation(*seed, None).is_none();
-        let noticed = (0..NOTICED_WITHIN).find(notices);
+        let noticed = match hazard.of {
+            hazards::OF_SCOPES => (0..NOTICED_WITHIN / scenario::SEEDS_OF_SCOPES).map(of_scopes).find(notices),
+            _ => (0..NOTICED_WITHIN).find(notices),
+        };
         assert!(noticed.is_some(), "{} ({}) is not noticed: {}", hazard.name, hazard.of, hazard.what);
     }
 }

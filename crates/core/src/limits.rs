@@ -29,6 +29,13 @@ pub const BATCH_BYTES_MAX: usize = 4 << 20;
 /// own, of which a machine takes some dozens.
 pub const SCOPE_ACTIVITIES_MAX: usize = 64;
 
+/// Orders of an ending session that are told at once. Each changes up to three rows in the commit of a durable session, which
+/// may take no more than [`BATCH_OPS_MAX`] with everything else.
+pub const SCOPE_CANCELS_AT_ONCE: usize = 128;
+
+/// Problems that the end of a session lists; the others are counted. The end is one row.
+pub const SCOPE_MISHAPS_MAX: usize = 64;
+
 /// Bytes in a name or in a group's id. Long paths get a short id; see rule 30 of the kernel.
 pub const NAME_BYTES_MAX: usize = 512;
 

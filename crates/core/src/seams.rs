@@ -130,3 +130,18 @@ pub(crate) fn schedule_failed_end(batch: &mut Batch, due: Key, row: Row) {
 pub(crate) fn start_mark(ready_step: &ReadyStep) -> Option<Fence> {
     if is_on("retry-forgets-start") { None } else { ready_step.started }
 }
+
+/// A message on its way into a buffer when its session ends is in the buffer when cleanup looks.
+pub(crate) fn keeps_messages_for_buffers() -> bool {
+    !is_on("scope-message-lost")
+}
+
+/// An answer is for the order that it names, and for no later one in the same place.
+pub(crate) fn is_turn_of(turn: u32, answered: u32) -> bool {
+    turn == answered || is_on("scope-answer-counted-twice")
+}
+
+/// The end of a session is delivered when its cleanup flows have ended.
+pub(crate) fn waits_for_cleanup() -> bool {
+    !is_on("scope-result-before-cleanup")
+}

@@ -158,3 +158,35 @@ pub(crate) fn waits_until_durable(spec: &TaskSpec) -> bool {
 pub(crate) fn frees_abandoned() -> bool {
     !is_on("abandoned-for-ever")
 }
+
+/// An event of a session is taken by the batch that deletes its row.
+pub(crate) fn takes_answer() -> bool {
+    !is_on("scope-answer-lost")
+}
+
+/// An event of a session is taken once.
+pub(crate) fn takes_answer_again() -> bool {
+    is_on("scope-answer-counted-twice")
+}
+
+/// An activity is over when its future is dropped, which its host says.
+pub(crate) fn waits_for_host() -> bool {
+    !is_on("scope-cleanup-before-drop")
+}
+
+/// Telling a nested session something requires that it is there.
+pub(crate) fn require_nested(batch: &mut Batch, ready: Key) {
+    if !is_on("scope-nested-not-required") {
+        batch.require_present(ready);
+    }
+}
+
+/// A timer of a session is a row.
+pub(crate) fn stores_timer() -> bool {
+    !is_on("scope-timer-not-stored")
+}
+
+/// A nested session's end is an event for its parent in the batch that deletes its rows.
+pub(crate) fn tells_parent() -> bool {
+    !is_on("scope-parent-not-told")
+}

@@ -141,6 +141,11 @@ pub enum Mishap {
         /// Why.
         why: OrderFailure,
     },
+    /// Further problems, which are only counted.
+    Omitted {
+        /// How many.
+        count: u64,
+    },
     /// A problem inside a nested session.
     Nested {
         /// The operation or cleanup flow that opened it.
@@ -257,6 +262,7 @@ impl fmt::Display for Mishap {
             Mishap::CleanupFailed { flow, why } => write!(f, "cleanup {flow} {why}"),
             Mishap::CleanupTimedOut { flow, after_ms } => write!(f, "cleanup {flow} was cancelled after {after_ms} ms"),
             Mishap::LateFailure { at, why } => write!(f, "{at} {why} while the session was cleaned"),
+            Mishap::Omitted { count } => write!(f, "{count} more"),
             Mishap::Nested { at, inner } => write!(f, "{at}/{inner}"),
         }
     }

@@ -91,7 +91,8 @@ pub enum ScopeEvent<M> {
     ParentEnds,
     /// A timer that the session had set is due.
     Due(SessionTimer),
-    /// Nothing that the driver could do at once is left: the session looks at which operations are still reachable.
+    /// Nothing that the driver could do at once is left: the session looks at which operations are still reachable; one that
+    /// ends tells its next orders.
     Idle,
 }
 

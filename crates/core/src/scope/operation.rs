@@ -25,6 +25,7 @@ use super::{
     effect::{Contents, Emitted, ScopeEffect},
     session::Machine,
 };
+use crate::seams;
 
 /// The sources that an operation needs in order to get a message.
 pub(crate) enum Support<'a> {
@@ -98,7 +99,7 @@ pub(crate) fn answered<M, C: Contents<M>>(machine: &mut Machine<'_, M, C>, op: O
 /// buffer are kept in it.
 pub(crate) fn refuse<M, C: Contents<M>>(machine: &mut Machine<'_, M, C>, op: OpId, message: M) {
     match machine.scope.op(op).kind {
-        OpKind::Buffer { .. } => buffer::put(machine, op, message),
+        OpKind::Buffer { .. } if seams::keeps_messages_for_buffers() => buffer::put(machine, op, message),
         OpKind::Push { buffer } => buffer::put(machine, buffer, message),
         _ => machine.effects.push_back(ScopeEffect::Drop(message)),
     }

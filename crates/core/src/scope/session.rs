@@ -18,7 +18,7 @@ pub(crate) use machine::Machine;
 pub use orders::OrderKind;
 use orders::Orders;
 use saved::Recorder;
-pub use saved::{SESSION_ROW, is_order_cancelled, order_row};
+pub use saved::{SESSION_ROW, is_order_cancelled, is_readable, order_row, read_order};
 pub(crate) use shelf::Shelf;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -169,7 +169,13 @@ impl<M> Session<M> {
 
     /// An order is under way, and was not told to end.
     pub fn is_wanted(&self, order: OrderId) -> bool {
-        self.orders.get(order).is_some_and(|open| !open.is_cancelled)
+        let is_ending = matches!(self.stage, Stage::CleaningOperations(_));
+        self.orders.get(order).is_some_and(|open| !open.is_cancelled && !is_ending)
+    }
+
+    /// The session ends, and orders of it must still be told: [`ScopeEvent::Idle`] tells the next ones.
+    pub fn has_untold_orders(&self) -> bool {
+        matches!(self.stage, Stage::CleaningOperations(_)) && self.orders.has_untold()
     }
 
     /// The operation or cleanup flow that an open order works for.

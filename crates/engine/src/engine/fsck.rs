@@ -7,11 +7,17 @@
 //! | due | reported here: the remains of the run would never be removed |
 //! | memo (kept outputs) | reported if it holds a value or cannot be read; else a missing one is computed again |
 //! | an output that arrived and is no stored value | not reported: the run finds it missing when it is settled |
+//! | sessions of scopes, with all of their rows | reported here; as is a row that no order needs any more |
 //! | reasons, logs, events, workers, unserved tasks | only people read these; or the count of steps in flight reveals it |
 //! | claims and deadlines | the step is claimed again |
 
 use super::Engine;
-use crate::{Error, run_rows::Noted, shared::Shared};
+use crate::{
+    Error,
+    run_rows::Noted,
+    scope::{ReadGroup, check_sessions},
+    shared::Shared,
+};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     EdgeName, Group, Inbox, Name, Row,
@@ -125,11 +131,16 @@ impl<'a> Reading<'a> {
                 Some(Head::Active(run)) => {
                     runs.insert(run);
                     self.active(&key, run, &dues).await?;
+                    let found = check_sessions(run, self).await?;
+                    self.found.extend(found.into_iter().map(|what| format!("run `{key}`: {what}")));
                     self.kept(&key, &Keys::new(run, Generation(0))).await?;
                 }
                 Some(Head::Finished(finished)) => {
                     runs.insert(finished.run);
                     self.finished(&key, &finished, &dues);
+                    if !self.rows(keys::sessions(finished.run)).await?.is_empty() {
+                        self.tell(format!("run `{key}` is over, and sessions of its scopes are kept"));
+                    }
                     self.kept(&key, &Keys::new(finished.run, Generation(0))).await?;
                 }
             }
@@ -303,6 +314,12 @@ impl<'a> Reading<'a> {
             self.leaving.insert(plan.keys.run);
         }
         Ok(())
+    }
+}
+
+impl ReadGroup for Reading<'_> {
+    async fn read_group(&mut self, group: Group) -> Result<Vec<(Name, Row)>, Error> {
+        self.rows(group).await
     }
 }
 

@@ -12,26 +12,31 @@
 //! | `body` | the code behind the operations |
 //! | `keys` | the rows: names, and the notes of ready rows |
 //! | `turn` | events into the machine, effects into one batch; pure but for inline bodies |
+//! | `orders` | the effects that begin orders and tell them to end |
 //! | `writer` | the holder of a session: reads, commits, waits |
 //! | `activity` | runs one activity, and commits its answer |
 //! | `entry` | a scope as a step of a flow |
 //! | `open_sessions` | the sessions that a run has open |
+//! | `census` | compares the rows of open sessions with each other, for `fsck` |
 //! | `inspect` | what the sessions of a run wait for, for any process that asks |
 //! | `host` | claims, heartbeats, takeover; opens sessions and awaits their ends |
 
 mod activity;
 mod body;
+mod census;
 mod entry;
 mod host;
 mod inspect;
 mod keys;
 mod open_sessions;
+mod orders;
 mod turn;
 mod writer;
 
 pub use body::{
     Activity, ActivityBody, BufferAccess, DescribeRow, DurableBody, DurableCleanup, DurableScope, InlineBody,
 };
+pub(crate) use census::{ReadGroup, check_sessions};
 pub(crate) use entry::ScopeStore;
 pub use entry::{end_scope, enter_scope, sessions_left_open};
 pub use host::{ScopeHost, ScopeHostOptions};

@@ -2,5 +2,6 @@
 //! store.
 
 mod cases;
+mod ending;
 mod faults;
 mod rig;

@@ -2,11 +2,15 @@
 //! the buffers is dropped. Everything is waited for; a flow's time limit cancels it, and is waited for too.
 
 use super::{Machine, Stage, orders::OrderKind};
-use crate::scope::{
-    cause::{CancelCause, Cancellation, Disposal, DisposalCause, Mishap, OrderFailure, SessionEnd},
-    definition::OpId,
-    effect::{Contents, Emitted, OrderId, ScopeEffect, SessionTimer},
-    operation,
+use crate::{
+    limits,
+    scope::{
+        cause::{CancelCause, Cancellation, Disposal, DisposalCause, Mishap, OrderFailure, SessionEnd},
+        definition::OpId,
+        effect::{Contents, Emitted, OrderId, ScopeEffect, SessionTimer},
+        operation,
+    },
+    seams,
 };
 
 impl<M, C: Contents<M>> Machine<'_, M, C> {
@@ -20,7 +24,8 @@ impl<M, C: Contents<M>> Machine<'_, M, C> {
         }
     }
 
-    /// Ends a running session: new messages are refused, every operation is cleaned, every order told to end.
+    /// Ends a running session: new messages are refused and every operation is cleaned. Its orders are told to end whenever
+    /// the session is idle, some at a time: a session may have more of them than one commit can change.
     pub(crate) fn end(&mut self, outcome: Result<M, CancelCause>) {
         assert!(self.is_running(), "a session that does not run ended again");
         self.session.stage = Stage::CleaningOperations(outcome);
@@ -30,13 +35,31 @@ impl<M, C: Contents<M>> Machine<'_, M, C> {
         for op in self.scope.wiring.collects.iter().chain(&self.scope.wiring.trims) {
             operation::clean(self, *op);
         }
-        for (order, open) in self.session.orders.iter_mut() {
-            if !std::mem::replace(&mut open.is_cancelled, true) {
-                self.effects.push_back(ScopeEffect::Cancel { order });
-            }
-        }
+        self.session.orders.begin_telling();
         if self.session.orders.len() == 0 {
             self.clean_buffers();
+        }
+    }
+
+    /// Tells the next orders of a session that ends.
+    pub(crate) fn tell_orders(&mut self) {
+        let told = self.session.orders.tell(limits::SCOPE_CANCELS_AT_ONCE);
+        self.effects.extend(told.into_iter().map(|order| ScopeEffect::Cancel { order }));
+    }
+
+    /// Adds a problem to those that the caller will see; beyond a limit they are only counted.
+    pub(crate) fn note(&mut self, mishap: Mishap) {
+        let mishaps = &mut self.session.mishaps;
+        if mishaps.len() < limits::SCOPE_MISHAPS_MAX {
+            return mishaps.push(mishap);
+        }
+        let more = match mishap {
+            Mishap::Omitted { count } => count,
+            _ => 1,
+        };
+        match mishaps.last_mut() {
+            Some(Mishap::Omitted { count }) => *count = count.saturating_add(more),
+            _ => mishaps.push(Mishap::Omitted { count: more }),
         }
     }
 
@@ -49,7 +72,7 @@ impl<M, C: Contents<M>> Machine<'_, M, C> {
             _ => false,
         };
         if !is_told {
-            self.session.mishaps.push(Mishap::LateFailure { at: self.scope.op(op).name.clone(), why });
+            self.note(Mishap::LateFailure { at: self.scope.op(op).name.clone(), why });
         }
     }
 
@@ -78,7 +101,7 @@ impl<M, C: Contents<M>> Machine<'_, M, C> {
         if !std::mem::replace(&mut open.is_cancelled, true) {
             let flow = &self.scope.cleanups[flow as usize];
             let after_ms = flow.timeout_ms.unwrap_or_default();
-            self.session.mishaps.push(Mishap::CleanupTimedOut { flow: flow.name.clone(), after_ms });
+            self.note(Mishap::CleanupTimedOut { flow: flow.name.clone(), after_ms });
             self.effects.push_back(ScopeEffect::Cancel { order });
         }
     }
@@ -91,8 +114,7 @@ impl<M, C: Contents<M>> Machine<'_, M, C> {
         mishaps: Vec<Mishap>,
     ) {
         let name = &self.scope.cleanups[flow as usize].name;
-        let nested = |inner| Mishap::Nested { at: name.clone(), inner: Box::new(inner) };
-        self.session.mishaps.extend(mishaps.into_iter().map(nested));
+        mishaps.into_iter().for_each(|inner| self.note(Mishap::Nested { at: name.clone(), inner: Box::new(inner) }));
         match answer {
             Ok(Emitted::Nothing) => {}
             Ok(Emitted::One(_, message)) => self.effects.push_back(ScopeEffect::Drop(message)),
@@ -103,14 +125,14 @@ impl<M, C: Contents<M>> Machine<'_, M, C> {
             Err(_) if is_cancelled => {}
             Err(why) => {
                 let why = why.unwrap_or_else(|| OrderFailure::Error(String::from("it was dropped")));
-                self.session.mishaps.push(Mishap::CleanupFailed { flow: name.clone(), why });
+                self.note(Mishap::CleanupFailed { flow: name.clone(), why });
             }
         }
         self.finish_if_clean();
     }
 
     fn finish_if_clean(&mut self) {
-        if self.session.orders.len() > 0 {
+        if self.session.orders.len() > 0 && seams::waits_for_cleanup() {
             return;
         }
         match std::mem::replace(&mut self.session.stage, Stage::Done) {

@@ -87,9 +87,11 @@ impl<M, C: Contents<M>> Machine<'_, M, C> {
         self.scope.settings.rounds_max.is_some_and(|max| cell.rounds > max)
     }
 
-    /// Nothing else can happen at once: looks at what can still be reached.
+    /// Nothing else can happen at once: looks at what can still be reached, or tells the next orders to end.
     fn idle(&mut self) {
-        if self.is_running() && self.session.queue.is_empty() && !self.follow_deaths() {
+        if matches!(self.session.stage, Stage::CleaningOperations(_)) {
+            self.tell_orders();
+        } else if self.is_running() && self.session.queue.is_empty() && !self.follow_deaths() {
             self.end(Err(CancelCause::Unreachable));
         }
     }
@@ -174,8 +176,9 @@ impl<M, C: Contents<M>> Machine<'_, M, C> {
             OrderKind::Op(op) => op,
         };
         let name = &self.scope.op(op).name;
-        let nested = |inner| crate::scope::Mishap::Nested { at: name.clone(), inner: Box::new(inner) };
-        self.session.mishaps.extend(mishaps.into_iter().map(nested));
+        for inner in mishaps {
+            self.note(crate::scope::Mishap::Nested { at: name.clone(), inner: Box::new(inner) });
+        }
         self.deactivate(op);
         match answer {
             Ok(emitted) if self.is_running() && !open.is_cancelled => operation::answered(self, op, emitted),

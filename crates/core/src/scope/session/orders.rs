@@ -1,7 +1,10 @@
 //! The orders of a session that are under way. An order is answered once: an answer to one that is not there counts for
 //! nothing, so a duplicate cannot be counted twice.
 
-use crate::scope::{definition::OpId, effect::OrderId};
+use crate::{
+    scope::{definition::OpId, effect::OrderId},
+    seams,
+};
 use serde::{Deserialize, Serialize};
 
 /// The operation or cleanup flow that an order works for.
@@ -32,6 +35,10 @@ pub(crate) struct Orders {
     turns: u32,
     /// Orders that came, changed or went since they were last asked for, if anybody asks.
     touched: Option<Vec<OrderId>>,
+    /// The turns that began before this had a row when changes were last asked for.
+    stored: u32,
+    /// In a session that ends: orders in the slots before this one have been told.
+    untold: usize,
 }
 
 impl Orders {
@@ -65,13 +72,51 @@ impl Orders {
     /// Begins to note which orders change.
     pub(crate) fn record(&mut self) {
         self.touched = Some(Vec::new());
+        self.stored = self.turns;
     }
 
+    /// The orders that came, changed or went. One that has come and gone in between never had a row, and is left out.
     pub(crate) fn take_touched(&mut self) -> Vec<OrderId> {
         let mut touched = self.touched.as_mut().map(std::mem::take).unwrap_or_default();
         touched.sort_unstable();
         touched.dedup();
+        let stored = std::mem::replace(&mut self.stored, self.turns);
+        let turns = self.turns;
+        let is_new = |order: &OrderId| turns.wrapping_sub(order.turn) <= turns.wrapping_sub(stored);
+        touched.retain(|order| !is_new(order) || self.get(*order).is_some());
         touched
+    }
+
+    /// Begins to tell the orders that they must end.
+    pub(crate) fn begin_telling(&mut self) {
+        self.untold = self.next_untold(0);
+    }
+
+    /// Some orders must still be told.
+    pub(crate) fn has_untold(&self) -> bool {
+        self.untold < self.slots.len()
+    }
+
+    /// Tells the next orders, so many at most.
+    pub(crate) fn tell(&mut self, most: usize) -> Vec<OrderId> {
+        let mut told = Vec::new();
+        while told.len() < most && self.untold < self.slots.len() {
+            let at = self.untold;
+            if let (turn, Some(open)) = &mut self.slots[at]
+                && !std::mem::replace(&mut open.is_cancelled, true)
+            {
+                told.push(OrderId { slot: u32::try_from(at).expect("slots are numbered in 32 bits"), turn: *turn });
+            }
+            self.untold = self.next_untold(at + 1);
+        }
+        told.iter().for_each(|order| self.touch(*order));
+        told
+    }
+
+    fn next_untold(&self, from: usize) -> usize {
+        let is_untold = |(_, place): &(u32, Option<Open>)| place.as_ref().is_some_and(|open| !open.is_cancelled);
+        let rest = self.slots.get(from..).unwrap_or_default();
+        rest.iter().position(is_untold).map_or(self.slots.len(), |at| from + at)
     }
 
     pub(crate) fn turns(&self) -> u32 {
@@ -112,12 +157,12 @@ impl Orders {
 
     pub(crate) fn get(&self, order: OrderId) -> Option<&Open> {
         let (turn, place) = self.slots.get(order.slot as usize)?;
-        if *turn == order.turn { place.as_ref() } else { None }
+        if seams::is_turn_of(*turn, order.turn) { place.as_ref() } else { None }
     }
 
     pub(crate) fn remove(&mut self, order: OrderId) -> Option<Open> {
         let (turn, place) = self.slots.get_mut(order.slot as usize)?;
-        if *turn != order.turn {
+        if !seams::is_turn_of(*turn, order.turn) {
             return None;
         }
         let open = place.take()?;
@@ -128,17 +173,5 @@ impl Orders {
 
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
-    }
-
-    /// All orders, by slot. All count as changed.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (OrderId, &mut Open)> {
-        if let Some(touched) = &mut self.touched {
-            let orders = (0..).zip(&self.slots).filter(|(_, (_, place))| place.is_some());
-            touched.extend(orders.map(|(slot, (turn, _))| OrderId { slot, turn: *turn }));
-        }
-        (0..).zip(&mut self.slots).filter_map(|(slot, (turn, place))| {
-            let id = OrderId { slot, turn: *turn };
-            place.as_mut().map(move |open| (id, open))
-        })
     }
 }

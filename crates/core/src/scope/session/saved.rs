@@ -12,6 +12,9 @@
 //! | `d`, operation, port | the last disposal |
 //! | `m`, operation, port | a stream was sent by |
 //! | `x`, number | a mishap |
+//!
+//! Collections and trims are not read once a session ends, nor are buffers once its cleanup flows have begun: from then on
+//! their rows stay as they are, and go with the session's last commit.
 
 use super::{Session, Shelf, Stage, orders::Open, orders::OrderKind};
 use crate::{
@@ -71,6 +74,27 @@ pub fn is_order_cancelled(row: &[u8]) -> Option<bool> {
     read::<SavedOrder>(row).map(|saved| saved.open.is_cancelled)
 }
 
+/// The order that a row stands for.
+pub fn read_order(row: &[u8]) -> Option<OrderId> {
+    read::<SavedOrder>(row).map(|saved| saved.id)
+}
+
+/// A row of the machine can be read, as far as that can be told without its scope. `None` for rows of other kinds.
+pub fn is_readable<M: DeserializeOwned>(name: &[u8], row: &[u8]) -> Option<bool> {
+    let (kind, rest) = name.split_first()?;
+    Some(match kind {
+        b's' if rest.is_empty() => read::<(SavedPhase, u64, u32)>(row).is_some(),
+        b'r' => read::<Result<M, CancelCause>>(row).is_some(),
+        b'b' | b'c' | b't' => be64(rest, 4).is_some() && read::<M>(row).is_some(),
+        b'o' => read::<SavedOrder>(row).is_some_and(|saved| order_row(saved.id).as_bytes() == name),
+        b'p' => be32(rest, 0).is_some() && read::<SavedOp>(row).is_some(),
+        b'd' => be32(rest, 4).is_some() && read::<DisposalCause>(row).is_some(),
+        b'm' => be32(rest, 4).is_some(),
+        b'x' => read::<Mishap>(row).is_some(),
+        _ => return None,
+    })
+}
+
 fn numbered(kind: &[u8], slot: usize, number: u64) -> Name {
     let slot = u32::try_from(slot).expect("operations are numbered in 32 bits");
     Name::join(&[kind, &slot.to_be_bytes(), &number.to_be_bytes()])
@@ -125,8 +149,17 @@ impl<M: Serialize + DeserializeOwned> Session<M> {
             .map(|(slot, shelf)| (b"b", slot, shelf)))
         .chain(self.collections.iter_mut().enumerate().map(|(slot, collection)| (b"c", slot, &mut collection.held)))
         .chain(self.trims.iter_mut().enumerate().map(|(slot, (_, held))| (b"t", slot, held)));
+        // Nothing is read of them any more: their rows go with the session's others, however many there are.
+        let unread: &[u8] = match &self.stage {
+            Stage::New | Stage::Running { .. } => b"",
+            Stage::CleaningOperations(_) => b"ct",
+            Stage::CleaningBuffers(_) | Stage::Done => b"bct",
+        };
         for (kind, slot, shelf) in shelves {
             let touched = shelf.take_touched().into_iter();
+            if unread.contains(&kind[0]) {
+                continue;
+            }
             rows.extend(touched.map(|(number, message)| (numbered(kind, slot, number), message.map(write))));
         }
         for id in self.orders.take_touched() {
@@ -147,7 +180,9 @@ impl<M: Serialize + DeserializeOwned> Session<M> {
         for at in std::mem::take(&mut recorder.streamed) {
             rows.push((port_row(b"m", at), Some(Row::default())));
         }
-        for (number, mishap) in self.mishaps.iter().enumerate().skip(recorder.mishaps) {
+        let is_counted = matches!(self.mishaps.last(), Some(Mishap::Omitted { .. }));
+        let written = recorder.mishaps.min(self.mishaps.len() - usize::from(is_counted));
+        for (number, mishap) in self.mishaps.iter().enumerate().skip(written) {
             rows.push((numbered(b"x", 0, number as u64), Some(write(mishap))));
         }
         recorder.mishaps = self.mishaps.len();
@@ -228,13 +263,29 @@ impl<M: Serialize + DeserializeOwned> Session<M> {
             SavedPhase::CleaningOperations => Stage::CleaningOperations(outcome?),
             SavedPhase::CleaningBuffers => Stage::CleaningBuffers(outcome?),
         };
+        session.leave_unread();
         session.derive_counts(scope)?;
         session.record(recorder);
         Some(session)
     }
 
+    /// Forgets messages whose rows are only there until the session's others go.
+    fn leave_unread(&mut self) {
+        if matches!(self.stage, Stage::Running { .. }) {
+            return;
+        }
+        self.collections.iter_mut().for_each(|collection| collection.held = Shelf::new());
+        self.trims.iter_mut().for_each(|(_, held)| *held = Shelf::new());
+        if matches!(self.stage, Stage::CleaningBuffers(_)) {
+            self.stores.iter_mut().for_each(|store| store.entries = Shelf::new());
+        }
+    }
+
     fn derive_counts(&mut self, scope: &Scope) -> Option<()> {
         self.orders.rebuild_free();
+        if matches!(self.stage, Stage::CleaningOperations(_)) {
+            self.orders.begin_telling();
+        }
         for (_, open) in self.orders.iter() {
             match open.kind {
                 OrderKind::Op(op) => self.ops.get_mut(op.at())?.active += 1,

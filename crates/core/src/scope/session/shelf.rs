@@ -10,15 +10,18 @@ pub(crate) struct Shelf<M> {
     held: VecDeque<(u64, M)>,
     /// The numbers that came or went since they were last asked for, if anybody asks.
     touched: Option<Vec<u64>>,
+    /// Messages with lower numbers had a row when changes were last asked for.
+    stored: u64,
 }
 
 impl<M> Shelf<M> {
     pub(crate) fn new() -> Self {
-        Shelf { next: 0, held: VecDeque::new(), touched: None }
+        Shelf { next: 0, held: VecDeque::new(), touched: None, stored: 0 }
     }
 
     pub(crate) fn record(&mut self) {
         self.touched = Some(Vec::new());
+        self.stored = self.next;
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -64,7 +67,8 @@ impl<M> Shelf<M> {
         self.next = self.next.max(number + 1);
     }
 
-    /// The numbers that came or went, with the message of those that are there.
+    /// The numbers that came or went, with the message of those that are there. One that has come and gone in between
+    /// never had a row, and is left out.
     pub(crate) fn take_touched(&mut self) -> Vec<(u64, Option<&M>)> {
         let mut touched = self.touched.as_mut().map(std::mem::take).unwrap_or_default();
         touched.sort_unstable();
@@ -74,7 +78,8 @@ impl<M> Shelf<M> {
             let at = held.binary_search_by_key(&number, |(number, _)| *number).ok();
             (number, at.map(|at| &held[at].1))
         };
-        touched.into_iter().map(find).collect()
+        let stored = std::mem::replace(&mut self.stored, self.next);
+        touched.into_iter().map(find).filter(|(number, message)| *number < stored || message.is_some()).collect()
     }
 
     fn touch(&mut self, number: u64) {

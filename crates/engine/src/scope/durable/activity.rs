@@ -4,8 +4,8 @@
 use super::{
     body::{Activity, DurableBody},
     host::ScopeHost,
-    keys::{EventPlace, Hop, SessionId},
-    turn::answer,
+    keys::{EventPlace, FeedRow, Hop, SessionId},
+    orders::answer,
     writer::Claimed,
 };
 use crate::{
@@ -19,7 +19,7 @@ use futures_util::{
 use onceflow_core::{
     Batch, Row,
     protocol::rows::{read, write},
-    scope::{Emitted, Feed, OpId, OrderId, ScopeEvent, is_order_cancelled},
+    scope::{Emitted, OpId, OrderId, ScopeEvent, is_order_cancelled},
 };
 use onceflow_store::BoxFuture;
 use std::{panic::AssertUnwindSafe, sync::Arc};
@@ -47,8 +47,7 @@ impl ScopeHost {
             return self.kernel.apply(job.claim.drop_work(self.kernel.shard)).await.map(drop);
         };
         let is_cancelled = is_order_cancelled(order_row).ok_or_else(|| Error::damaged("an order of a scope"))?;
-        let feed =
-            read::<(OrderId, OpId, Feed<Row>)>(feed).ok_or_else(|| Error::damaged("the input of an activity"))?.2;
+        let feed = read::<FeedRow>(feed).ok_or_else(|| Error::damaged("the input of an activity"))?.3;
         let dropped = ScopeEvent::Dropped { order, mishaps: Vec::new() };
         let scope = self.scope_at(&job.claim.queue, path);
         let end = match scope.as_ref().and_then(|scope| scope.bodies.get(op.at())) {

@@ -61,6 +61,10 @@ impl StepHost {
     /// Opens the session, unless an earlier attempt has, and puts it among those that the run has open. Does not return
     /// while the run lets nothing begin, or once the step is lost: its worker drops this attempt then.
     async fn open(&self, first: &Row) -> Result<(), Error> {
+        // Before sessions were rows of their run, the step's key alone named them.
+        for name in [&self.name, &self.step.key()] {
+            self.host.check_format(name, SessionId::of_key(name, "")).await?;
+        }
         let task = self.step.spec().ok_or_else(outside)?.clone();
         let open = OpenSession { address: self.step.address(), session: self.name.clone(), task };
         while !self.host.is_known(&self.name, self.id, &self.end).await? {
@@ -122,6 +126,7 @@ pub async fn sessions_left_open(step: &Step) -> Result<Vec<Step>, Error> {
 /// If the store does not answer, or the step is not transactional.
 pub async fn end_scope(step: &Step, scope: Arc<DurableScope>) -> Result<Option<DurableEnd>, Error> {
     let own = StepHost::start(step, scope)?;
+    own.host.check_format(&own.name, own.id).await?;
     own.host.cancel(&own.name, own.id, CancelCause::ParentEnded).await?;
     let ended = match own.host.is_known(&own.name, own.id, &own.end).await? {
         true => Some(own.host.end_at(own.id, &own.end).await?),

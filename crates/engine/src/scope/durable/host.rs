@@ -204,6 +204,14 @@ impl ScopeHost {
         Ok(self.kernel.records.get(self.kernel.shard, &keys).await?.iter().any(Option::is_some))
     }
 
+    /// Fails if the session is open, and was opened by a version with another format.
+    pub(super) async fn check_format(&self, scope: &str, id: SessionId) -> Result<(), Error> {
+        match self.kernel.row(queue(scope).key(id.ready_name())).await? {
+            Some(row) => read_note(&row).map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// Waits until a session has ended, whether or not its end was taken by another host's caller meanwhile.
     pub(crate) async fn end_or_gone(&self, scope: &str, id: SessionId, end: &Key) -> Result<(), Error> {
         let news = self.listen(id);
@@ -383,7 +391,7 @@ impl ScopeHost {
         if !self.alive.is_still_ours(&self.kernel, job, self.world.clock()).await? {
             return Ok(());
         }
-        match read_note(&job.claim.row).ok_or_else(|| Error::damaged("a ready row of a scope"))? {
+        match read_note(&job.claim.row)? {
             Note::Session(header) => self.write(job, header).await,
             Note::Activity { session, path, op, order } => self.act(job, (session, order), (&path, op)).await,
         }

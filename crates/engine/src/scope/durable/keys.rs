@@ -9,10 +9,11 @@
 //! | `a`, turn | the input of an order that is not answered |
 //! | `k`, timer | the deadline of a timer |
 
+use crate::Error;
 use onceflow_core::{
     Group, Inbox, Key, Name, Row, Timestamp,
     protocol::rows::{read, write},
-    scope::{Cancellation, Mishap, OpId, OrderId, SESSION_ROW, SessionTimer, order_row},
+    scope::{Cancellation, Feed, Mishap, OpId, OrderId, SESSION_ROW, SessionTimer, order_row},
 };
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +53,25 @@ pub(super) enum Hop {
     Op(OpId),
     Cleanup(u32),
 }
+
+/// The number of the format of sessions: their rows, and how front ends number the operations of what they lower. It stands in
+/// each ready row, and a session of another number is neither driven nor ended: its rows would be taken for something
+/// else. Raise it with every change of either.
+pub(super) const FORMAT: u8 = 4;
+
+/// The reason why an order is not answered, stored with its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Awaits {
+    /// The next batch of its session.
+    Turn,
+    /// A host that runs the activity.
+    Host,
+    /// A timer.
+    Timer,
+}
+
+/// The input of an order, as its row.
+pub(super) type FeedRow = (OrderId, OpId, Awaits, Feed<Row>);
 
 /// The note in the ready row of a session or an activity.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -193,11 +213,27 @@ impl Header {
 }
 
 pub(super) fn inbox(session: SessionId, prefix: &[u8], note: &Note) -> Row {
-    Inbox { group: session.group(), prefix: Name::new(prefix), note: write(note).to_vec() }.to_row()
+    let note = [&[FORMAT], &write(note)[..]].concat();
+    Inbox { group: session.group(), prefix: Name::new(prefix), note }.to_row()
 }
 
-pub(super) fn read_note(row: &Row) -> Option<Note> {
-    read(&Inbox::from_row(row)?.note)
+/// The note of a ready row.
+pub(super) fn read_note(row: &Row) -> Result<Note, Error> {
+    let damaged = || Error::damaged("a ready row of a scope");
+    let inbox = Inbox::from_row(row).ok_or_else(damaged)?;
+    match inbox.note.split_first() {
+        Some((&FORMAT, note)) => read(note).ok_or_else(damaged),
+        Some((other, _)) => Err(other_format(*other)),
+        None => Err(damaged()),
+    }
+}
+
+/// A session that this version does not understand.
+fn other_format(found: u8) -> Error {
+    Error::Inputs(format!(
+        "a session of a scope was opened by another version of onceflow (format {found}; this one has {FORMAT}), and can only be \
+         continued or ended, with its cleanup, by that version"
+    ))
 }
 
 /// A timer's row: when it is due, and which it is.

@@ -11,8 +11,10 @@ use onceflow_core::{
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-const OPEN: &[u8] = b"o";
-const END: &[u8] = b"e";
+/// The names of the rows of open sessions begin with this.
+pub(super) const OPEN: &[u8] = b"o";
+/// The names of the rows of their ends begin with this.
+pub(super) const END: &[u8] = b"e";
 
 /// A session that a step has opened.
 #[derive(Clone, Debug, Serialize, Deserialize)]

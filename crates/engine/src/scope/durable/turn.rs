@@ -2,24 +2,20 @@
 //! batch: rows of the session that changed, activities and nested sessions that begin, events for others.
 
 use super::{
-    body::{BufferAccess, DurableBody, DurableScope, keyed_buffers},
-    keys::{
-        self, Answers, EventPlace, Header, Hop, Note, SessionId, WriterTimer, activity_queue, feed_name, inbox,
-        read_timer, timer_row,
-    },
+    body::DurableScope,
+    keys::{self, Answers, Awaits, EventPlace, FeedRow, Header, SessionId, WriterTimer, read_timer, timer_row},
 };
+use crate::seams;
 use onceflow_core::{
     Batch, Group, Name, Row, Shard, Timestamp,
-    limits::ROW_BYTES_MAX,
     protocol::rows::{read, write},
     scope::{
-        CancelCause, Emitted, Feed, OpId, OrderFailure, OrderId, OrderKind, ScopeEffect, ScopeEvent, Session,
-        SessionEnd, SessionPhase,
+        CancelCause, Emitted, Feed, OpId, OrderFailure, OrderId, ScopeEffect, ScopeEvent, Session, SessionEnd,
+        SessionPhase,
     },
 };
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
 
@@ -27,16 +23,22 @@ use std::{
 /// must not keep the thread, and its session can be cancelled between two batches.
 const INLINE_AT_ONCE: usize = 512;
 
+/// Timers that are due, and inline orders that waited, that one turn takes up. Each deletes up to three rows.
+const WAITING_AT_ONCE: usize = 128;
+
+/// A turn that has carried out more effects does not tell orders to end as well: that is left to the next turn.
+const EFFECTS_BESIDE_TELLING: usize = 100;
+
 /// A session in memory, as its rows describe it.
 pub(super) struct SessionState {
     pub(super) header: Header,
     pub(super) scope: Arc<DurableScope>,
-    session: Session<Row>,
+    pub(super) session: Session<Row>,
     timers: BTreeMap<WriterTimer, Timestamp>,
     /// Inline orders that wait for the next batch.
-    waiting: VecDeque<(OrderId, OpId, Feed<Row>)>,
+    pub(super) waiting: VecDeque<(OrderId, OpId, Feed<Row>)>,
     /// Messages of orders that only wait.
-    slept: BTreeMap<OrderId, Feed<Row>>,
+    pub(super) slept: BTreeMap<OrderId, Feed<Row>>,
     /// Its own row as it was last stored.
     own_row: Option<Row>,
     commits: u64,
@@ -55,25 +57,27 @@ pub(super) struct TurnEnd {
     pub(super) busiest: Option<String>,
 }
 
-/// Bytes that a row costs a batch beside its content, about.
-const ROW_BYTES: usize = 64;
-
-struct Turn<'a> {
-    state: &'a mut SessionState,
-    queue: &'a Group,
-    batch: Batch,
-    effects: VecDeque<ScopeEffect<Row>>,
+/// One turn under way.
+pub(super) struct Turn<'a> {
+    pub(super) state: &'a mut SessionState,
+    pub(super) queue: &'a Group,
+    pub(super) batch: Batch,
+    pub(super) effects: VecDeque<ScopeEffect<Row>>,
     /// Activities that begin with this batch: nobody has claimed them.
-    begun: BTreeSet<OrderId>,
+    pub(super) begun: BTreeSet<OrderId>,
     /// Nested sessions that begin with this batch.
-    opened: BTreeSet<SessionId>,
-    end: TurnEnd,
+    pub(super) opened: BTreeSet<SessionId>,
+    pub(super) end: TurnEnd,
     now: Timestamp,
-    budget: usize,
+    pub(super) budget: usize,
+    /// Effects that were carried out.
+    carried: usize,
+    /// Bytes of the first messages of cleanup flows.
+    pub(super) first_bytes: usize,
     /// Events for other sessions that this batch has put.
     sent: u32,
     /// The bytes that orders of each operation put.
-    fed: BTreeMap<OpId, usize>,
+    pub(super) fed: BTreeMap<OpId, usize>,
 }
 
 impl SessionState {
@@ -90,11 +94,11 @@ impl SessionState {
             match name.as_bytes().first() {
                 Some(b'k') => timers.extend([read_timer(row)?]),
                 Some(b'a') => {
-                    let (order, op, feed): (OrderId, OpId, Feed<Row>) = read(row)?;
-                    match scope.bodies.get(op.at())? {
-                        DurableBody::Inline(_) => waiting.push_back((order, op, feed)),
-                        DurableBody::Sleep { .. } => drop(slept.insert(order, feed)),
-                        _ => {}
+                    let (order, op, awaits, feed): FeedRow = read(row)?;
+                    match awaits {
+                        Awaits::Turn => waiting.push_back((order, op, feed)),
+                        Awaits::Timer => drop(slept.insert(order, feed)),
+                        Awaits::Host => {}
                     }
                 }
                 _ => {}
@@ -111,7 +115,7 @@ impl SessionState {
 
     /// There is work that needs no event.
     pub(super) fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.waiting.is_empty() || self.session.has_untold_orders()
     }
 
     /// Takes events, and timers that are due. The batch requires the session's own row as it was read; the caller adds
@@ -119,13 +123,23 @@ impl SessionState {
     pub(super) fn turn(
         &mut self,
         events: Vec<(Name, ScopeEvent<Row>)>,
-        (shard, queue): (Shard, &Group),
+        store: (Shard, &Group),
         now: Timestamp,
     ) -> (Batch, TurnEnd) {
-        self.turn_after(None, events, (shard, queue), now)
+        self.turn_after(None, events, store, now, WAITING_AT_ONCE)
     }
 
-    /// The turn instead of one that was too large: the session is cancelled, and its events end their orders only.
+    /// The turn instead of one that was too large: it takes one event, and less of the work that waits.
+    pub(super) fn small_turn(
+        &mut self,
+        event: Option<(Name, ScopeEvent<Row>)>,
+        store: (Shard, &Group),
+        now: Timestamp,
+    ) -> (Batch, TurnEnd) {
+        self.turn_after(None, event.into_iter().collect(), store, now, 1)
+    }
+
+    /// The turn instead of a small one that was too large: the session is cancelled, and its events end their orders only.
     pub(super) fn refuse_turn(
         &mut self,
         cause: CancelCause,
@@ -138,7 +152,7 @@ impl SessionState {
             other => other,
         };
         let events = events.into_iter().map(|(name, event)| (name, answered(event))).collect();
-        self.turn_after(Some(ScopeEvent::Cancel(cause)), events, store, now)
+        self.turn_after(Some(ScopeEvent::Cancel(cause)), events, store, now, WAITING_AT_ONCE)
     }
 
     fn turn_after(
@@ -147,6 +161,7 @@ impl SessionState {
         events: Vec<(Name, ScopeEvent<Row>)>,
         (shard, queue): (Shard, &Group),
         now: Timestamp,
+        at_once: usize,
     ) -> (Batch, TurnEnd) {
         let id = self.header.id;
         let mut batch = Batch::new(shard);
@@ -162,21 +177,30 @@ impl SessionState {
             end: TurnEnd::default(),
             now,
             budget: INLINE_AT_ONCE,
+            carried: 0,
+            first_bytes: 0,
             sent: 0,
             fed: BTreeMap::new(),
         };
         first.into_iter().for_each(|event| turn.take(event));
         for (name, event) in events {
             turn.batch.delete(id.key(&name));
-            turn.take(event);
+            let is_answer = matches!(event, ScopeEvent::Ended { .. } | ScopeEvent::Dropped { .. });
+            if is_answer && seams::takes_answer_again() {
+                turn.take(event.clone());
+            }
+            if !is_answer || seams::takes_answer() {
+                turn.take(event);
+            }
         }
-        let due = turn.state.timers.iter().filter(|(_, due)| **due <= now).map(|(timer, _)| *timer);
+        let due = turn.state.timers.iter().filter(|(_, due)| **due <= now).map(|(timer, _)| *timer).take(at_once);
         for timer in due.collect::<Vec<_>>() {
             turn.due(timer);
         }
-        for (order, op, feed) in std::mem::take(&mut turn.state.waiting) {
+        let waited = turn.state.waiting.len().min(at_once);
+        for (order, op, feed) in turn.state.waiting.drain(..waited).collect::<Vec<_>>() {
             turn.batch.delete(id.feed(order));
-            turn.effects.push_back(ScopeEffect::Run { order, op, feed });
+            turn.resume(order, op, feed);
         }
         turn.settle();
         turn.finish()
@@ -184,7 +208,7 @@ impl SessionState {
 }
 
 impl Turn<'_> {
-    fn id(&self) -> SessionId {
+    pub(super) fn id(&self) -> SessionId {
         self.state.header.id
     }
 
@@ -194,13 +218,19 @@ impl Turn<'_> {
         self.carry_out();
     }
 
-    /// Carries out effects until nothing can be done at once.
+    /// Carries out effects until nothing can be done at once. Orders of a session that ends are told once a turn.
     fn settle(&mut self) {
+        let mut has_told = false;
         loop {
             self.carry_out();
             if self.state.session.phase() == SessionPhase::Done || !self.state.waiting.is_empty() {
                 return;
             }
+            let tells = self.state.session.has_untold_orders();
+            if tells && (has_told || self.carried > EFFECTS_BESIDE_TELLING) {
+                return;
+            }
+            has_told |= tells;
             let scope = &self.state.scope;
             self.state.session.apply(&scope.scope, &**scope, ScopeEvent::Idle, &mut self.effects);
             if self.effects.is_empty() {
@@ -209,8 +239,9 @@ impl Turn<'_> {
         }
     }
 
-    fn carry_out(&mut self) {
+    pub(super) fn carry_out(&mut self) {
         while let Some(effect) = self.effects.pop_front() {
+            self.carried += 1;
             let answer = match effect {
                 ScopeEffect::Run { order, .. } if !self.state.session.is_wanted(order) => {
                     Some(ScopeEvent::Dropped { order, mishaps: Vec::new() })
@@ -240,124 +271,6 @@ impl Turn<'_> {
         }
     }
 
-    fn run(&mut self, order: OrderId, op: OpId, feed: Feed<Row>) -> Option<ScopeEvent<Row>> {
-        let scope = self.state.scope.clone();
-        *self.fed.entry(op).or_default() += ROW_BYTES + feed_bytes(&feed);
-        match &scope.bodies[op.at()] {
-            DurableBody::None => {
-                Some(failed(order, format!("operation {} has no code", scope.scope.operations()[op.at()].name)))
-            }
-            DurableBody::Inline(_) if self.budget == 0 => {
-                self.batch.put(self.id().feed(order), write(&(order, op, &feed)));
-                self.state.waiting.push_back((order, op, feed));
-                None
-            }
-            DurableBody::Inline(body) => {
-                self.budget -= 1;
-                let (session, effects) = (&mut self.state.session, &mut self.effects);
-                let mut access = BufferAccess { scope: &scope, session, effects, by: Some(op) };
-                let done = catch_unwind(AssertUnwindSafe(|| body(feed, &mut access)));
-                let answer = answer(order, done);
-                for buffer in keyed_buffers(&scope.scope.operations()[op.at()].kind) {
-                    let released = ScopeEvent::KeysReleased { buffer: *buffer };
-                    self.state.session.apply(&scope.scope, &*scope, released, &mut self.effects);
-                }
-                Some(answer)
-            }
-            DurableBody::Activity(_) => {
-                let (id, path) = (self.id(), self.state.header.path.clone());
-                let row = write(&(order, op, &feed));
-                if row.len() > ROW_BYTES_MAX {
-                    return Some(failed(order, too_large_input()));
-                }
-                self.batch.put(id.feed(order), row);
-                let note = Note::Activity { session: id, path, op, order };
-                self.batch.put(
-                    activity_queue(self.queue).key(id.activity_name(order)),
-                    inbox(id, feed_name(order).as_bytes(), &note),
-                );
-                self.begun.insert(order);
-                None
-            }
-            DurableBody::Sleep { ms } => {
-                self.batch.put(self.id().feed(order), write(&(order, op, &feed)));
-                self.state.slept.insert(order, feed);
-                self.set_timer(WriterTimer::Sleep(order), *ms);
-                None
-            }
-            DurableBody::Flow(_) => match feed {
-                Feed::One(message) => {
-                    self.open(order, Hop::Op(op), message);
-                    None
-                }
-                _ => Some(failed(order, String::from("a nested scope takes one message"))),
-            },
-        }
-    }
-
-    fn clean(&mut self, order: OrderId, flow: u32) -> Option<ScopeEvent<Row>> {
-        let scope = self.state.scope.clone();
-        let first = &scope.cleanups[flow as usize].first;
-        let (session, effects) = (&mut self.state.session, &mut self.effects);
-        let mut access = BufferAccess { scope: &scope, session, effects, by: None };
-        match catch_unwind(AssertUnwindSafe(|| first(&mut access))) {
-            Ok(first) if first.len() > ROW_BYTES_MAX / 2 => Some(failed(order, too_large_input())),
-            Ok(first) => {
-                self.open(order, Hop::Cleanup(flow), first);
-                None
-            }
-            Err(panic) => Some(answer(order, Err(panic))),
-        }
-    }
-
-    /// Opens the nested session of an order.
-    fn open(&mut self, order: OrderId, hop: Hop, first: Row) {
-        let parent = &self.state.header;
-        let path = parent.path.iter().copied().chain([hop]).collect();
-        let nested = Header { id: parent.id.nested(order), path, answers: Answers::Order(parent.id, order) };
-        open_session(&mut self.batch, self.queue, &nested, first);
-        self.opened.insert(nested.id);
-    }
-
-    fn cancel(&mut self, order: OrderId) -> Option<ScopeEvent<Row>> {
-        let gone = Some(ScopeEvent::Dropped { order, mishaps: Vec::new() });
-        let id = self.id();
-        let body = match self.state.session.order_kind(order)? {
-            OrderKind::Op(op) => self.state.scope.bodies[op.at()].clone(),
-            OrderKind::Cleanup(flow) => DurableBody::Flow(self.state.scope.cleanups[flow as usize].scope.clone()),
-        };
-        match body {
-            DurableBody::Activity(_) if self.begun.remove(&order) => {
-                self.batch.delete(activity_queue(self.queue).key(id.activity_name(order))).delete(id.feed(order));
-                gone
-            }
-            // Its host ends it, or does not begin it, because the row of the order says that it is cancelled.
-            DurableBody::Activity(_) => {
-                self.end.cancelled.push(order);
-                None
-            }
-            DurableBody::Sleep { .. } => {
-                self.drop_timer(WriterTimer::Sleep(order));
-                self.state.slept.remove(&order);
-                self.batch.delete(id.feed(order));
-                gone
-            }
-            DurableBody::Flow(_) => {
-                let nested = id.nested(order);
-                if !self.opened.contains(&nested) {
-                    // One that has ended in between has left an event for this session, which is read again then.
-                    self.batch.require_present(self.queue.key(nested.ready_name()));
-                }
-                let event: ScopeEvent<Row> = ScopeEvent::ParentEnds;
-                self.batch.put(nested.event(&EventPlace::ParentEnds), write(&event));
-                self.end.told.insert(nested);
-                None
-            }
-            // One that waits for the next batch is looked at then.
-            DurableBody::None | DurableBody::Inline(_) => None,
-        }
-    }
-
     fn stream(&mut self, stream: u32, message: Row) {
         self.sent += 1;
         match self.state.header.answers.clone() {
@@ -376,13 +289,15 @@ impl Turn<'_> {
         self.end.told.insert(parent);
     }
 
-    fn set_timer(&mut self, timer: WriterTimer, after_ms: u64) {
+    pub(super) fn set_timer(&mut self, timer: WriterTimer, after_ms: u64) {
         let due = self.now.plus_ms(after_ms);
         self.state.timers.insert(timer, due);
-        self.batch.put(self.id().timer(timer), timer_row(timer, due));
+        if seams::stores_timer() {
+            self.batch.put(self.id().timer(timer), timer_row(timer, due));
+        }
     }
 
-    fn drop_timer(&mut self, timer: WriterTimer) {
+    pub(super) fn drop_timer(&mut self, timer: WriterTimer) {
         self.state.timers.remove(&timer);
         self.batch.delete(self.id().timer(timer));
     }
@@ -420,7 +335,9 @@ impl Turn<'_> {
                 _ => ScopeEvent::Failed { order, why: OrderFailure::Cancelled(Box::new(cancelled)), mishaps },
             },
         };
-        self.tell(parent, order, &event);
+        if seams::tells_parent() {
+            self.tell(parent, order, &event);
+        }
     }
 
     fn finish(mut self) -> (Batch, TurnEnd) {
@@ -451,43 +368,4 @@ impl Turn<'_> {
 pub(super) fn open_session(batch: &mut Batch, queue: &Group, header: &Header, first: Row) {
     batch.put(queue.key(header.id.ready_name()), header.ready());
     batch.put(header.id.event(&EventPlace::Start), write(&ScopeEvent::Start(first)));
-}
-
-/// The event that tells the outcome of user code.
-pub(super) fn answer(order: OrderId, outcome: std::thread::Result<Result<Emitted<Row>, String>>) -> ScopeEvent<Row> {
-    match outcome {
-        Ok(Ok(emitted)) if size(&emitted) > ROW_BYTES_MAX / 2 => {
-            failed(order, format!("its messages have more than {} bytes", ROW_BYTES_MAX / 2))
-        }
-        Ok(Ok(emitted)) => ScopeEvent::Ended { order, emitted, mishaps: Vec::new() },
-        Ok(Err(error)) => failed(order, error),
-        Err(panic) => {
-            let why = OrderFailure::Panic(crate::scope::carry::panic_words(&*panic));
-            ScopeEvent::Failed { order, why, mishaps: Vec::new() }
-        }
-    }
-}
-
-fn feed_bytes(feed: &Feed<Row>) -> usize {
-    match feed {
-        Feed::One(message) => message.len(),
-        Feed::Many(messages) => messages.iter().map(|message| message.len()).sum(),
-        _ => 0,
-    }
-}
-
-fn too_large_input() -> String {
-    format!("its input has more than {} bytes", ROW_BYTES_MAX / 2)
-}
-
-fn failed(order: OrderId, error: String) -> ScopeEvent<Row> {
-    ScopeEvent::Failed { order, why: OrderFailure::Error(error), mishaps: Vec::new() }
-}
-
-fn size(emitted: &Emitted<Row>) -> usize {
-    match emitted {
-        Emitted::Nothing => 0,
-        Emitted::One(_, message) => message.len(),
-        Emitted::Many(list) => list.iter().map(|(_, message)| message.len()).sum(),
-    }
 }

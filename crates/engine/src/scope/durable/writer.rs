@@ -127,7 +127,8 @@ impl ScopeHost {
         let store = (self.kernel.shard, &job.claim.queue);
         let (mut batch, TurnEnd { cancelled, told, is_done, busiest }) = match taking {
             Taking::Refusing(cause) => state.refuse_turn(cause.clone(), events, store, now),
-            Taking::Several | Taking::One => state.turn(events, store, now),
+            Taking::Several => state.turn(events, store, now),
+            Taking::One => state.small_turn(events.into_iter().next(), store, now),
         };
         job.claim.require(&mut batch);
         if is_done {

@@ -2,14 +2,18 @@
 
 use crate::support::{Kit, proof::Proof};
 use onceflow_core::{
-    Row,
+    Batch, Key, Row, Shard, Timestamp,
+    batch::BatchLimits,
     scope::{
         BufferKeep, CleanupFlow, CleanupWhen, Distribution, Emitted, Feed, JoinInput, OpId, OpKind, Operation, Scope,
         ScopeDraft, TaskMode,
     },
 };
 use onceflow_engine::scope::{DurableBody, DurableCleanup, DurableEnd, DurableScope, ScopeHost, ScopeHostOptions};
-use onceflow_store::{Records, World};
+use onceflow_store::{
+    BoxFuture, CommitResult, Records, World,
+    records::{Page, Position, Scan},
+};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
@@ -145,6 +149,11 @@ impl Rig {
         self.op(name, kind, DurableBody::Activity(Arc::new(body)), 1)
     }
 
+    /// Passes a number on after so much time.
+    pub(super) fn rest(&mut self, name: &str, ms: u64) -> OpId {
+        self.op(name, OpKind::Task { mode: TaskMode::Async, streams: 0 }, DurableBody::Sleep { ms }, 1)
+    }
+
     pub(super) fn nested(&mut self, name: &str, scope: &Arc<DurableScope>) -> OpId {
         let streams = u32::try_from(scope.scope().streams().len()).unwrap();
         let kind = OpKind::Task { mode: TaskMode::Flow, streams };
@@ -244,6 +253,50 @@ impl Bed {
     pub(super) fn nothing_remains(&self, place: &str) {
         let left = self.proof.memory.state().all();
         assert!(left.is_empty(), "{place}: left\n{}\n{left:?}", self.proof.rows());
+    }
+}
+
+/// A store that takes batches of the size that a server takes.
+pub(super) struct ServerSized(pub(super) Arc<dyn Records>);
+
+impl Records for ServerSized {
+    fn get<'a>(
+        &'a self,
+        shard: Shard,
+        keys: &'a [Key],
+    ) -> BoxFuture<'a, Result<Vec<Option<Row>>, onceflow_store::Error>> {
+        self.0.get(shard, keys)
+    }
+
+    fn scan(&self, shard: Shard, scan: Scan) -> BoxFuture<'_, Result<Page, onceflow_store::Error>> {
+        self.0.scan(shard, scan)
+    }
+
+    fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<CommitResult, onceflow_store::Error>> {
+        Box::pin(async move {
+            batch.check_within(BatchLimits::SERVER)?;
+            self.0.commit(batch).await
+        })
+    }
+
+    fn durable(&self, position: Position) -> BoxFuture<'_, Result<(), onceflow_store::Error>> {
+        self.0.durable(position)
+    }
+
+    fn position(&self) -> Position {
+        self.0.position()
+    }
+
+    fn now(&self) -> BoxFuture<'_, Result<Timestamp, onceflow_store::Error>> {
+        self.0.now()
+    }
+
+    fn wait(&self, shard: Shard, seen: Position, until: Timestamp) -> BoxFuture<'_, Result<(), onceflow_store::Error>> {
+        self.0.wait(shard, seen, until)
+    }
+
+    fn batch_limits(&self) -> BatchLimits {
+        BatchLimits::SERVER
     }
 }
 
