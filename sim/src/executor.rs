@@ -128,7 +128,7 @@ impl Sim {
         per_mille > 0 && self.random(|random| random.per_mille(per_mille))
     }
 
-    /// Writes down what happened, if anybody wants to read it.
+    /// Writes down what happened, if a trace is wanted.
     pub fn tell(&self, line: impl FnOnce() -> String) {
         if let Some(trace) = &self.trace {
             let line = format!("{:>9} ms  {}", self.now_ms(), line());
@@ -184,7 +184,7 @@ impl Sim {
         lock(&self.inner).nodes.values_mut().for_each(|node| node.paused_until_ms = 0);
     }
 
-    /// Lets time pass all at once. Whoever waited for it comes later.
+    /// Lets time pass all at once. Tasks that waited for it come later.
     pub fn jump(&self, ms: u64) {
         lock(&self.inner).now_ms += ms;
     }
@@ -266,7 +266,7 @@ impl Sim {
         drop(gone);
     }
 
-    /// Lets time pass until somebody can go on. False if nobody waits for time.
+    /// Lets time pass until a task can go on. False if no task waits for time.
     fn pass_time(&self) -> bool {
         let mut inner = lock(&self.inner);
         let now = inner.now_ms;

@@ -222,7 +222,7 @@ pub fn make(random: &mut Random, style: Style, family: usize) -> Library {
     Library { flows: flows.into_iter().collect() }
 }
 
-/// Changes the version of some tasks: their code, as far as anybody can tell.
+/// Changes the version of some tasks: their code, as far as a user can tell.
 pub fn change_code(random: &mut Random, library: &Library) -> Library {
     let mut library = library.clone();
     let mut tasks = 0;

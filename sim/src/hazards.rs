@@ -53,7 +53,7 @@ pub const ALL: &[Hazard] = &[
         "a new owner grants claims before those who live have asserted theirs",
     ),
     hazard("torn-tail-believed", "kernel 16", "what is whole behind the torn end of a log is believed"),
-    hazard("failure-not-delivered", "kernel 17", "a failure that somebody handles is not told to them"),
+    hazard("failure-not-delivered", "kernel 17", "a failure is not delivered to the step that handles it"),
     hazard("commit-in-any-state", "kernel 19, 21", "a commit requires that the run is there, not its phase and plan"),
     hazard("validity-is-not-asked", "kernel 22", "a value is reused whatever it was computed from"),
     hazard("reuse-not-pinned", "kernel 23", "what a new plan may reuse goes before that is decided"),

@@ -196,7 +196,7 @@ impl SimStore {
         self.faults.store == StoreKind::Redis
     }
 
-    /// Somebody opens it, if nobody has.
+    /// A machine opens it, if none has.
     pub fn own(&self, node: NodeId) {
         let mut inner = lock(&self.inner);
         if inner.owner.is_none() {

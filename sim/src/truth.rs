@@ -1,4 +1,4 @@
-//! What really happened, as somebody sees it who sees everything: which user code ran where, with what, and what was told to
+//! What really happened, as an observer of everything sees it: which user code ran where, with what, and what was told to
 //! users. Everything that may not be is written down as a violation, with the promise it breaks.
 
 use crate::{executor::NodeId, value::Value};
@@ -53,7 +53,7 @@ pub struct Truth {
     pub violations: Vec<Violation>,
     /// Bodies that started, by run and address.
     pub ran: BTreeMap<(RunId, String), Vec<Ran>>,
-    /// How often a body that must not start twice may start once more, because somebody said so.
+    /// How often a body that must not start twice may start once more, because a user reported so.
     pub permits: BTreeMap<(String, String), usize>,
     /// The same, because the task's own check said so.
     pub verdicts: BTreeMap<(RunId, String), usize>,
@@ -61,7 +61,7 @@ pub struct Truth {
     pub lives: BTreeMap<RunId, Vec<Position>>,
     /// How often a run of this key has ended, also such of which nobody was told that they began.
     pub ends: BTreeMap<String, usize>,
-    /// Runs whose end somebody was told.
+    /// Runs whose end a user was told.
     pub told: BTreeSet<RunId>,
     /// Runs that were asked for more than one thing.
     pub changed: BTreeSet<String>,

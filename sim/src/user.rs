@@ -59,7 +59,7 @@ impl Ask {
         text(broken) != text(repaired)
     }
 
-    /// Whether it may be gone before somebody looks.
+    /// Whether it may be gone before a user looks.
     fn is_soon_forgotten(&self) -> bool {
         self.history_ms < HISTORY_MS
     }
@@ -115,7 +115,7 @@ impl User {
             if self.begin(ask).await {
                 current = Some(at);
             } else if let Some(before) = current {
-                // A start that died while it planned leaves the run frozen, until somebody asks for it again.
+                // A start that died while it planned leaves the run frozen, until a user asks for it again.
                 self.begin(&self.asks[before]).await;
             }
             if at + 1 < self.asks.len() && sim.per_mille(400) {
@@ -204,7 +204,7 @@ impl User {
         }
     }
 
-    /// Starts until somebody answers. Whether it was accepted: the run may be in no state for it.
+    /// Starts until an engine answers. True if it was accepted: the run may be in no state for it.
     async fn begin(&self, ask: &Ask) -> bool {
         {
             let mut truth = lock(&self.room.truth);
@@ -295,7 +295,7 @@ impl User {
         }
     }
 
-    /// Says what became of steps nobody knows about: the truth, as somebody would who looks at the world.
+    /// Reports the outcomes of steps that are unknown to the engine: the truth, as an operator would find it.
     async fn decide(&self, steps: &[String]) {
         let sim = &self.room.sim;
         let key = self.key.clone();
@@ -317,7 +317,7 @@ impl User {
         sim.sleep(20).await;
     }
 
-    /// What became of a step; `None` if somebody may still be at it.
+    /// The outcome of a step; `None` if a worker may still be at it.
     fn resolution(&self, run: RunId, address: &str) -> Option<Resolution> {
         let mut truth = lock(&self.room.truth);
         if truth.suspended.contains(&(run, address.to_owned())) {

@@ -203,7 +203,7 @@ impl Watch {
         }
     }
 
-    /// Whoever frees a step of another waits for its deadline.
+    /// A worker that frees a step of another waits for its deadline.
     fn claims(
         &self,
         (node, position): (NodeId, Position),
@@ -320,7 +320,7 @@ impl Watch {
     }
 
     /// User code starts: what it was decided on must be durable, if it must not start twice. A node starts no more such
-    /// bodies of a run than it has written, durably, that it will, whoever has those steps by then.
+    /// bodies of a run than it has written, durably, that it will, whichever worker has those steps by then.
     pub fn body_starts(&self, store: &SimStore, node: NodeId, place: &(RunId, String), effect: Effect) {
         if effect != Effect::AtMostOnce {
             return;

@@ -24,7 +24,7 @@ const JOBS_EACH: usize = 5;
 /// What is under way when no more is killed must have ended by then: far more than it takes.
 const END_MS_MAX: u64 = 180_000;
 
-/// What became of all jobs.
+/// The outcomes of all jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Driven {
     pub(crate) ended: BTreeMap<u64, End>,

@@ -1,4 +1,4 @@
-//! A job: one run, from its start to its end, whoever of the workers brings it there. All about it follows from the seed and
+//! A job: one run, from its start to its end, by whichever worker brings it there. All about it follows from the seed and
 //! its number, so that a worker that knows nothing can go on with it.
 
 use crate::{
@@ -64,11 +64,11 @@ pub(crate) struct Job {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Done,
-    /// It ended, and its history with it, before anybody could look.
+    /// It ended, and its history with it, before it was looked at.
     Lapsed,
     Undone,
     Cancelled,
-    /// Somebody had to say what became of a step, and said that it failed.
+    /// The outcome of a step had to be reported, and was reported as a failure.
     Decided,
 }
 
@@ -132,7 +132,7 @@ impl Job {
         }
     }
 
-    /// When this job was first begun, whoever did.
+    /// When this job was first begun, by any worker.
     async fn first_tried(&self, place: &Place) -> Result<Timestamp, Error> {
         let file = place.directory.join(format!("tried-{}", self.number));
         if let Some(ms) = fs::read_to_string(&file).ok().and_then(|text| text.strip_suffix('.')?.parse().ok()) {
@@ -159,7 +159,7 @@ impl Job {
         start.await
     }
 
-    /// The run as it is, whatever has become of it; started if there is none. To start one again that failed would try again
+    /// The run as it is, in any state; started if there is none. To start one again that failed would try again
     /// what failed.
     async fn find<O: Ports>(&self, place: &Place, flow: &Flow<flows::Given, O>) -> Result<Run<O>, Error> {
         match place.engine.find(flow, &self.key()).await {
@@ -258,7 +258,7 @@ impl Job {
         }
     }
 
-    /// Says what became of a payment: it was made if its effect is there, and otherwise it failed. Never that it be made
+    /// Reports the outcome of a payment: it was made if its effect is there, and otherwise it failed. Never that it be made
     /// again: who began it may still be at it.
     async fn decide(&self, place: &Place, run: &Run<Port<u64>>, steps: &[String]) -> Result<(), Error> {
         let story = Story::read(&effects_file(&place.directory), Some(self.number)).expect("effects that can be read");

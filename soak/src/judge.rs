@@ -16,7 +16,7 @@ pub(crate) struct Judged {
     pub(crate) wrong: Vec<String>,
     /// Steps that took effect.
     pub(crate) steps: usize,
-    /// Effects that happened once more because somebody was killed.
+    /// Effects that happened once more because a worker was killed.
     pub(crate) doubles: usize,
     pub(crate) payments: usize,
 }
@@ -68,7 +68,7 @@ fn in_order(job: &Job, effects: &[&Effect], judged: &mut Judged) {
     }
 }
 
-/// The same effect happened again only where somebody was killed meanwhile, or where it failed on purpose; and with the same
+/// The same effect happened again only where a worker was killed meanwhile, or where it failed on purpose; and with the same
 /// key. What must not start twice never did.
 fn repeated(job: &Job, effects: &[&Effect], story: &Story, judged: &mut Judged) {
     let mut last = BTreeMap::<(&str, &str), &Effect>::new();

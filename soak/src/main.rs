@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `driver` | starts workers, gives them jobs, kills them, starts them again |
 //! | `worker` | one such process |
-//! | `jobs` | a job: a run, what becomes of it, and what it must give |
+//! | `jobs` | a job: a run, its outcome, and the outputs it must give |
 //! | `flows`, `tasks` | what is run |
 //! | `effects` | the file in which everything that happens is written down |
 //! | `judge` | whether what happened may have happened |
@@ -26,7 +26,7 @@ use clap::Parser;
 use onceflow_store::{World, world::RealWorld};
 use std::{path::PathBuf, process::ExitCode};
 
-/// Runs mixed flows on a real journal, with random kill -9, and checks what became of them.
+/// Runs mixed flows on a real journal, with random kill -9, and checks their outcomes.
 #[derive(Parser)]
 #[command(name = "soak/run")]
 struct Args {

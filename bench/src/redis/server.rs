@@ -36,7 +36,7 @@ impl Bench {
         self.server.url()
     }
 
-    /// Lets it run before others: `SLOWLOG` counts the time for which somebody else had the processor. Answers whether it may.
+    /// Lets it run before others: `SLOWLOG` counts the time for which another process had the processor. Answers whether it may.
     pub(super) fn favour(&self) -> bool {
         let pid = self.server.pid().unwrap_or_default().to_string();
         let renice = std::process::Command::new("renice").args(["-n", "-15", "-p", &pid]).output();

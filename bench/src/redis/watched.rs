@@ -15,7 +15,7 @@ use std::sync::{
 #[derive(Default)]
 pub(super) struct Calls {
     pub(super) steps: AtomicU64,
-    /// Commits that only claim: somebody was woken and looks for work.
+    /// Commits that only claim: a worker was woken and looks for work.
     pub(super) looks: AtomicU64,
     /// Commits that only move deadlines.
     pub(super) heartbeats: AtomicU64,

@@ -67,7 +67,7 @@ pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<
     Ok(())
 }
 
-/// The median time of one, for a turn. Not the mean: a sync that waits for somebody else's writes says nothing about us.
+/// The median time of one, for a turn. Not the mean: a sync that waits for the writes of another process says nothing about us.
 fn median_us(mut one: impl FnMut() -> anyhow::Result<Duration>) -> anyhow::Result<Turn> {
     let (start, mut took) = (Instant::now(), Vec::new());
     while start.elapsed() < TURN {

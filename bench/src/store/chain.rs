@@ -76,7 +76,7 @@ impl Chain {
         ensure!(did.len() == fired, "step {} of {:?} fired {did:?}", self.step, self.run);
         let step = self.step.to_be_bytes();
         let mine = |bytes: &[u8]| bytes.len() >= 16 && bytes[..8] == self.lane && bytes[8..16] == step;
-        ensure!(mine(claimed.name.as_bytes()), "claimed somebody else's step: {claimed:?}");
+        ensure!(mine(claimed.name.as_bytes()), "claimed the step of another chain: {claimed:?}");
         let [(_, input)] = &claimed.inputs[..] else { anyhow::bail!("claimed without its input: {claimed:?}") };
         ensure!(mine(input) && input.len() == CHECKPOINT_BYTES, "claimed with another step's input: {claimed:?}");
         Ok(())

@@ -129,7 +129,7 @@ impl Run {
         let CommitResult::Applied(Committed { claimed: Some(claimed), .. }) = outcome else {
             anyhow::bail!("step {} of {:?}: {outcome:?}", self.step, self.rows);
         };
-        ensure!(claimed.name == self.name(self.step), "claimed somebody else's step: {claimed:?}");
+        ensure!(claimed.name == self.name(self.step), "claimed another step: {claimed:?}");
         Ok(())
     }
 

@@ -24,7 +24,7 @@ pub(crate) struct Reader(EventLogReader);
 impl Reader {
     /// Begins with the first entry.
     pub(crate) fn open(handle: &Handle) -> Self {
-        Reader(handle.event_log())
+        Reader(handle.history().event_log())
     }
 
     /// Returns the lines added since the last call.

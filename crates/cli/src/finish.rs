@@ -118,7 +118,7 @@ impl Ending<'_> {
     async fn after_undoing(&self, not_undone: &[Failed], anew: &str) -> Result<String, Fault> {
         let Some(first) = not_undone.first() else { return Ok(anew.to_owned()) };
         let first = shell_word(&words::step(&first.address));
-        Ok(match self.handle.pending_undos().await?.is_empty() {
+        Ok(match self.handle.steps().pending_undos().await?.is_empty() {
             true => format!("what was not undone was given up; {anew}"),
             false => fault::undo_hint(&self.key(), &first),
         })
@@ -205,7 +205,7 @@ impl Ending<'_> {
     async fn shown(&self, outputs: &[(String, Outcome)]) -> Result<Shown, Fault> {
         let mut shown = Vec::with_capacity(outputs.len());
         for (name, outcome) in outputs {
-            shown.push((name.clone(), ShownOutput::Json(data_json(self.handle.peek(outcome).await?))));
+            shown.push((name.clone(), ShownOutput::Json(data_json(self.handle.outputs().peek(outcome).await?))));
         }
         Ok(Shown { outputs: shown, place: None })
     }
@@ -213,7 +213,7 @@ impl Ending<'_> {
     async fn write(&self, outputs: &[(String, Outcome)], to: To<'_>) -> Result<Shown, Fault> {
         let mut values = Vec::with_capacity(outputs.len());
         for (name, outcome) in outputs {
-            let mut data = self.handle.peek(outcome).await?;
+            let mut data = self.handle.outputs().peek(outcome).await?;
             promise(&mut data);
             values.push((name.clone(), value(to.outputs, name, data)?));
         }
@@ -287,15 +287,15 @@ impl ResultSource for Outputs<'_> {
 
     async fn fetch(&self, output: &str, into: &Path) -> Result<PortValue, Fault> {
         let data = match self.mode {
-            ResultsMode::Copy => self.handle.output_into(output, Some(into)).await?,
-            ResultsMode::Link | ResultsMode::Move => self.handle.output_linked(output, into).await?,
+            ResultsMode::Copy => self.handle.outputs().output_into(output, Some(into)).await?,
+            ResultsMode::Link | ResultsMode::Move => self.handle.outputs().output_linked(output, into).await?,
         };
         value(self.ports, output, data)
     }
 
     async fn placed(&self, files: Vec<(Digest, PathBuf)>) -> Result<Vec<PathBuf>, Fault> {
         match self.mode {
-            ResultsMode::Move => Ok(self.handle.hand_over(files).await?),
+            ResultsMode::Move => Ok(self.handle.outputs().hand_over(files).await?),
             ResultsMode::Copy | ResultsMode::Link => Ok(vec![]),
         }
     }

@@ -217,7 +217,7 @@ impl<'a> Follower<'a> {
 
     /// Says which workers are missing, if that is new.
     async fn look_at_workers(&mut self) -> Result<(), Fault> {
-        let kinds = self.handle.missing_tasks().await?;
+        let kinds = self.handle.steps().missing_tasks().await?;
         let kinds: BTreeSet<_> = kinds.iter().map(|it| missing(&it.class, &it.tasks)).collect();
         for kind in kinds.difference(&self.missing) {
             self.printer.say(format!("waits   for a worker {kind}: none is there"));

@@ -53,7 +53,7 @@ fn event(step: &UndecidedStep) -> Option<String> {
 /// # Errors
 /// If the store does not answer.
 pub(crate) async fn aside(handle: &Handle) -> Result<Vec<PendingStep>, Fault> {
-    Ok(parked(handle.undecided_steps().await?))
+    Ok(parked(handle.steps().undecided_steps().await?))
 }
 
 /// Returns the parked steps of a preview.
@@ -67,7 +67,7 @@ pub(crate) fn parked(steps: Vec<UndecidedStep>) -> Vec<PendingStep> {
 /// # Errors
 /// If the store does not answer.
 pub(crate) async fn all(engine: &Engine, handle: &Handle) -> Result<Vec<PendingStep>, Fault> {
-    of(engine, handle.undecided_steps().await?, handle.started_steps().await?).await
+    of(engine, handle.steps().undecided_steps().await?, handle.steps().started_steps().await?).await
 }
 
 /// Returns the same of a preview, or of any steps that were parked or started.

@@ -64,14 +64,14 @@ impl Pictured {
         let waits = runs::pending(&engine, &run).await?;
         let mut outputs = Map::new();
         for (name, outcome) in &run.outputs {
-            outputs.insert(name.clone(), data_json(handle.peek(outcome).await?));
+            outputs.insert(name.clone(), data_json(handle.outputs().peek(outcome).await?));
         }
         let failures = if run.status.is_at_rest() { run.failures.clone() } else { vec![] };
-        let reasons = handle.reasons().await?;
+        let reasons = handle.history().reasons().await?;
         let decided = reasons.into_iter().rfind(|plan| plan.generation == run.generation);
         let decided = decided.map(|plan| plan.lines).unwrap_or_default();
-        let (program, logs) = (handle.program().await?, handle.logs().await?);
-        let standing = handle.progress().await?.filter(|_| !run.status.is_being_undone());
+        let (program, logs) = (handle.steps().program().await?, handle.history().logs().await?);
+        let standing = handle.steps().progress().await?.filter(|_| !run.status.is_being_undone());
         let is_done = run.status == RunStatus::Done;
         let drawn = program.map(|program| Scene::of(&program, &run.key));
         let drawn = drawn.or_else(|| run_meta::drawn(&session.location, run.id));

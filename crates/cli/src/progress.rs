@@ -481,6 +481,6 @@ mod tests {
         progress.waits_only(&BTreeSet::new(), true);
         assert_eq!((progress.groups[1].1.waits.len(), progress.groups[1].1.done), (0, 2), "its event came");
         progress.saw(20, &EventKind::DidStart { generation: 1 });
-        assert!(progress.running().is_empty(), "whoever ran it is gone");
+        assert!(progress.running().is_empty(), "its worker is gone");
     }
 }

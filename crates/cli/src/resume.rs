@@ -124,7 +124,7 @@ impl Resume<'_> {
         let progress = &self.tried(&report, progress);
         let ending = Ending { printer: self.printer, handle, progress };
         let signature = match report {
-            Summary { status: RunStatus::Done, .. } => handle.signature().await?,
+            Summary { status: RunStatus::Done, .. } => handle.request().signature().await?,
             _ => None,
         };
         let Some(signature) = signature else { return ending.tell(report, None).await };

@@ -117,7 +117,7 @@ pub(crate) fn put(
 
 /// Writes the scene of a run's flow: the store keeps the program only as long as it needs it.
 pub(crate) async fn draw(location: &StoreLocation, handle: &Handle) {
-    let Ok(Some(program)) = handle.program().await else { return };
+    let Ok(Some(program)) = handle.steps().program().await else { return };
     let nodes: usize = program.blocks.iter().map(|block| block.nodes.len()).sum();
     if nodes > DRAWN_MAX {
         return;

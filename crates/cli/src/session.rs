@@ -147,5 +147,5 @@ pub(crate) fn labels(class: &str) -> Option<Vec<&str>> {
 /// # Errors
 /// If the store does not answer.
 pub(crate) async fn is_for_any(location: &StoreLocation, handle: &onceflow_engine::Handle) -> Result<bool, Fault> {
-    Ok(location.server.is_some() || handle.classes().await?.iter().any(|class| labels(class).is_some()))
+    Ok(location.server.is_some() || handle.steps().classes().await?.iter().any(|class| labels(class).is_some()))
 }

@@ -124,7 +124,7 @@ fn without_numbers(text: &str) -> String {
 /// # Errors
 /// If the word names no step, or the store does not answer.
 pub(crate) async fn must_be_known(handle: &Handle, word: Option<&str>) -> Result<(), Fault> {
-    match (word, handle.outline().await?) {
+    match (word, handle.steps().outline().await?) {
         (Some(word), Some(outline)) => Known::of(&outline).must_be(handle.key(), word),
         _ => Ok(()),
     }

@@ -90,8 +90,8 @@ impl View {
     /// # Errors
     /// If the store does not answer.
     pub(crate) async fn begins(mut self, handle: &Handle) -> Result<Self, Fault> {
-        self.progress.knows(&handle.outline().await?.unwrap_or_default());
-        self.progress.begins_with(&handle.each_progress().await?);
+        self.progress.knows(&handle.steps().outline().await?.unwrap_or_default());
+        self.progress.begins_with(&handle.steps().each_progress().await?);
         Ok(self)
     }
 
@@ -100,8 +100,8 @@ impl View {
     /// # Errors
     /// If the store does not answer.
     pub(crate) async fn as_stored(&mut self, handle: &Handle) -> Result<(), Fault> {
-        self.progress.knows(&handle.outline().await?.unwrap_or_default());
-        if let Some(standing) = handle.progress().await? {
+        self.progress.knows(&handle.steps().outline().await?.unwrap_or_default());
+        if let Some(standing) = handle.steps().progress().await? {
             self.progress.as_stored(&standing, true);
         }
         Ok(())

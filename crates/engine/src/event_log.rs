@@ -19,7 +19,7 @@ pub(crate) use rows::{SealedLog, SealedRow};
 pub(crate) use seal::release_sealed_events;
 
 use crate::{
-    Error, Handle,
+    Error, RunHistory,
     events::EventKind,
     runs::Run,
     shared::{Shared, lock},
@@ -206,23 +206,23 @@ pub(crate) fn write_event_logs(shared: &Arc<Shared>) {
     }
 }
 
-impl Handle {
+impl<'a> RunHistory<'a> {
     /// Reads the event log of the run, and continues as it grows. Needs no engine that writes logs.
-    pub fn event_log(&self) -> EventLogReader {
-        EventLogReader::new(self.clone())
+    pub fn event_log(self) -> EventLogReader {
+        EventLogReader::new(self.handle.clone())
     }
 
-    /// Logs the outcome of a waiting step that was [reported](Handle::resolve); written when the engine closes, at the
+    /// Logs the outcome of a waiting step that was [reported](crate::Handle::resolve); written when the engine closes, at the
     /// latest. Does nothing if this engine writes no logs.
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn log_report<'a>(&'a self, address: &'a str, outcome: ReportedOutcome) -> BoxFuture<'a, Result<(), Error>> {
+    pub fn log_report(self, address: &'a str, outcome: ReportedOutcome) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
-            let ms = self.shared.world.clock().as_ms();
-            let plan = self.summary().await?.generation;
+            let ms = self.handle.shared.world.clock().as_ms();
+            let plan = self.handle.summary().await?.generation;
             let what = Logged::Reported { address: address.to_owned(), outcome };
-            self.shared.event_logs.log(self.id(), self.key(), LoggedEvent { ms, plan, what });
+            self.handle.shared.event_logs.log(self.handle.id(), self.handle.key(), LoggedEvent { ms, plan, what });
             Ok(())
         })
     }

@@ -1,29 +1,27 @@
 //! A handle on a run: its outputs as soon as they exist, its end, and ways to stop or resolve it.
 
+mod outputs;
+
+pub use outputs::RunOutputs;
+
 use crate::{
-    Error, RunStatus, Summary, ValueOutline, data,
-    engine::{HistoryEnd, Request, SAFETY_MS, damage, not_undone::FailedUndos, timers::Timers},
+    Error, RunStatus, Summary, data,
+    engine::{HistoryEnd, Request, SAFETY_MS, not_undone::FailedUndos, timers::Timers},
     perform::{decide_done, may_decide},
     shared::Shared,
     task::Data,
 };
 use futures_util::future::{BoxFuture, Either, select};
-use onceflow_core::{
-    Digest,
-    payload::Outcome,
-    protocol::{
-        draft::Draft,
-        ids::RunId,
-        keys,
-        premise::REPORT,
-        rows::{Failed, Header, Phase, Why},
-        run,
-    },
+use onceflow_core::payload::Outcome;
+use onceflow_core::protocol::{
+    draft::Draft,
+    ids::RunId,
+    keys,
+    premise::REPORT,
+    rows::{Failed, Header, Phase, Why},
+    run,
 };
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 /// A handle on a run. Dropping it changes nothing: the run goes on.
 ///
@@ -42,6 +40,24 @@ pub struct Handle {
     pub(crate) end: Option<Arc<HistoryEnd>>,
 }
 
+/// The request of a run: which flow was asked for, with which inputs and outputs. See [`Handle::request`].
+#[derive(Clone, Copy)]
+pub struct RunRequest<'a> {
+    pub(crate) handle: &'a Handle,
+}
+
+/// The steps of a run: the outline of its flow, their progress, and those that wait. See [`Handle::steps`].
+#[derive(Clone, Copy)]
+pub struct RunSteps<'a> {
+    pub(crate) handle: &'a Handle,
+}
+
+/// The history of a run: its events, logs and reasons, and the record of its values. See [`Handle::history`].
+#[derive(Clone, Copy)]
+pub struct RunHistory<'a> {
+    pub(crate) handle: &'a Handle,
+}
+
 impl Handle {
     pub(crate) fn new(shared: Arc<Shared>, key: String, id: RunId) -> Self {
         Handle { shared, key, id, request: None, end: None }
@@ -55,6 +71,26 @@ impl Handle {
     /// The run's id, which no other run ever has.
     pub fn id(&self) -> RunId {
         self.id
+    }
+
+    /// The request of the run.
+    pub fn request(&self) -> RunRequest<'_> {
+        RunRequest { handle: self }
+    }
+
+    /// The steps of the run.
+    pub fn steps(&self) -> RunSteps<'_> {
+        RunSteps { handle: self }
+    }
+
+    /// The outputs of the run.
+    pub fn outputs(&self) -> RunOutputs<'_> {
+        RunOutputs::of(self)
+    }
+
+    /// The history of the run.
+    pub fn history(&self) -> RunHistory<'_> {
+        RunHistory { handle: self }
     }
 
     /// Fails if the run was planned anew for another request than the one this handle was made for.
@@ -132,140 +168,7 @@ impl Handle {
     /// [`Error::Failed`] if the output will not exist unless the run is retried, [`Error::Superseded`] if the run is
     /// for another request by now.
     pub fn output<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Data, Error>> {
-        Box::pin(async move { self.output_into(name, None).await })
-    }
-
-    /// As [`Handle::output`]; files are written into `directory`.
-    ///
-    /// # Errors
-    /// As [`Handle::output`].
-    pub fn output_into<'a>(&'a self, name: &'a str, directory: Option<&'a Path>) -> BoxFuture<'a, Result<Data, Error>> {
-        self.output_as(name, directory, false)
-    }
-
-    /// As [`Handle::output_into`]. Where the file system allows it, large files are hard links to the store's own
-    /// objects: they take no space, and must not be written to. Small files, and all files elsewhere, are copies.
-    ///
-    /// # Errors
-    /// As [`Handle::output`].
-    pub fn output_linked<'a>(&'a self, name: &'a str, directory: &'a Path) -> BoxFuture<'a, Result<Data, Error>> {
-        self.output_as(name, Some(directory), true)
-    }
-
-    /// Hands over files that [`Handle::output_linked`] gave and that have been moved to these paths: from now on the
-    /// store refers to them there, and deletes its own link. Files that the store does not hold as objects of their own
-    /// stay as they are. Returns the paths that were handed over. Durable when it returns.
-    ///
-    /// # Errors
-    /// If the store does not answer.
-    pub fn hand_over(&self, files: Vec<(Digest, PathBuf)>) -> BoxFuture<'_, Result<Vec<PathBuf>, Error>> {
-        Box::pin(async move {
-            let mut handed_over = Vec::new();
-            for (digest, path) in files {
-                if self.shared.values.files().hand_over(digest, &path).await? {
-                    handed_over.push(path);
-                }
-            }
-            Ok(handed_over)
-        })
-    }
-
-    fn output_as<'a>(
-        &'a self,
-        name: &'a str,
-        directory: Option<&'a Path>,
-        links: bool,
-    ) -> BoxFuture<'a, Result<Data, Error>> {
-        Box::pin(async move {
-            loop {
-                let progress = self.shared.signals.progress(self.id).notified();
-                let mut progress = std::pin::pin!(progress);
-                progress.as_mut().enable();
-                if let Some(outcome) = self.arrived(name).await? {
-                    self.shared.records.durable(self.shared.records.position()).await?;
-                    return self.load(&outcome, directory, links).await;
-                }
-                if self.is_at_rest().await? {
-                    let summary = self.summary().await?;
-                    if let Some(outcome) = self.output_at_rest(name, summary)? {
-                        return self.load(&outcome, directory, links).await;
-                    }
-                }
-                self.until_something_happens(progress).await?;
-            }
-        })
-    }
-
-    /// The output of a run that is at rest; `None` if the run went on since the summary was read.
-    fn output_at_rest(&self, name: &str, summary: Summary) -> Result<Option<Outcome>, Error> {
-        match summary.status {
-            RunStatus::Done => match summary.outputs.into_iter().find(|(output, _)| output == name) {
-                Some((_, outcome)) => Ok(Some(outcome)),
-                None => Err(Error::NoOutput { key: self.key.clone(), output: name.to_owned() }),
-            },
-            RunStatus::Failed | RunStatus::Undone | RunStatus::NotUndone if !summary.failures.is_empty() => {
-                Err(Error::Failed(summary.failures))
-            }
-            status if status.is_at_rest() => Err(Error::Refused { key: self.key.clone(), why: summary.to_string() }),
-            _ => Ok(None),
-        }
-    }
-
-    /// An output of an active run, if it has arrived.
-    async fn arrived(&self, name: &str) -> Result<Option<Outcome>, Error> {
-        let Some(run) = self.shared.runs.read_run(self.id).await? else { return Ok(None) };
-        self.is_for(&run.header)?;
-        let outputs = &run.plan.program.blocks[0].outputs;
-        let Some(port) = outputs.iter().position(|output| output.port.name == name) else { return Ok(None) };
-        let arrived = self.shared.rows_of(&run.plan.keys).arrived_outputs().await?;
-        let found = arrived.into_iter().find(|received| usize::from(received.port) == port);
-        Ok(found.map(|received| received.outcome))
-    }
-
-    /// Reads an output of a finished run without its files: they are listed with name and digest, and have no path.
-    ///
-    /// # Errors
-    /// If the output cannot be read.
-    pub fn peek<'a>(&'a self, outcome: &'a Outcome) -> BoxFuture<'a, Result<Data, Error>> {
-        Box::pin(async move {
-            match outcome.value() {
-                None => Ok(Data::None),
-                Some(payload) => data::peek(&self.shared.values, payload).await,
-            }
-        })
-    }
-
-    /// The structure of an outcome of the run, with the digest of every value in it; no value is read.
-    ///
-    /// # Errors
-    /// If a list cannot be read.
-    pub fn value_outline<'a>(&'a self, outcome: &'a Outcome) -> BoxFuture<'a, Result<ValueOutline, Error>> {
-        Box::pin(async move {
-            match outcome.value() {
-                None => Ok(ValueOutline::None),
-                Some(payload) => data::outline(&self.shared.values, payload).await,
-            }
-        })
-    }
-
-    async fn load(&self, outcome: &Outcome, directory: Option<&Path>, links: bool) -> Result<Data, Error> {
-        let loaded = match outcome.value() {
-            None => Ok(Data::None),
-            Some(payload) => data::load_into(&self.shared.values, payload, directory, links).await,
-        };
-        if let Err(error) = &loaded {
-            damage::drop_broken(&self.shared.values, error).await;
-        }
-        loaded
-    }
-
-    /// The outputs of the run are in the store as they were written, as far as a cheap check can tell. Starting the run
-    /// again recomputes those that are not.
-    ///
-    /// # Errors
-    /// If the store does not answer.
-    pub fn are_intact<'a>(&'a self, outputs: &'a [(String, Outcome)]) -> BoxFuture<'a, Result<bool, Error>> {
-        Box::pin(damage::are_outputs_intact(&self.shared.values, outputs))
+        Box::pin(async move { self.outputs().output_into(name, None).await })
     }
 
     /// Cancels the run: running bodies are dropped on all workers, except at-most-once bodies, which may finish; no

@@ -63,7 +63,7 @@ pub use event_log::{
     EventLogOptions, EventLogReader, LogEntry, LogEntryKind, ReportedOutcome, Unlisted, UnlistedCounts,
 };
 pub use events::{Event, EventKind};
-pub use handle::{Handle, Resolution};
+pub use handle::{Handle, Resolution, RunHistory, RunOutputs, RunRequest, RunSteps};
 pub use onceflow_store::values::census::Weight;
 pub use options::{About, Options};
 pub use perform::logs::StepLog;

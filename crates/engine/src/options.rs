@@ -48,7 +48,7 @@ pub struct Options {
     /// All workers of a store should register, or none.
     pub about: Option<About>,
     /// Keeps event logs of the runs that this engine starts or works on, in the store: see
-    /// [`Handle::event_log`](crate::Handle::event_log). Without it, and without listeners, events cost nothing.
+    /// [`RunHistory::event_log`](crate::RunHistory::event_log). Without it, and without listeners, events cost nothing.
     pub event_log: Option<EventLogOptions>,
     /// Resources that tasks take by type. A working engine refuses a task that takes a resource it lacks.
     pub resources: Resources,

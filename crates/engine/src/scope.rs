@@ -4,7 +4,7 @@
 //! | module | what it owns |
 //! |---|---|
 //! | `body` | the code behind the operations, and a scope with it |
-//! | `cell` | one session: whoever brings an event drives it, one thread at a time |
+//! | `cell` | one session: the thread that brings an event drives it, one at a time |
 //! | `carry` | carries effects out: runs bodies, opens nested sessions, sets timers |
 //! | `job` | a future that can be cancelled, and says when it is really dropped |
 //! | `keys` | access to the buffers of a session |

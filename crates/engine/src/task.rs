@@ -272,7 +272,7 @@ impl Step {
 
     /// Sets the log of the attempt: the text that the body wrote for people, or the end of it. The log is written just
     /// before the step's outcome is committed, and kept as long as the run's history: see
-    /// [`Handle::logs`](crate::Handle::logs). The last call counts.
+    /// [`RunHistory::logs`](crate::RunHistory::logs). The last call counts.
     pub fn set_log(&self, text: Vec<u8>) {
         if let Some(aside) = &self.aside {
             *lock(&aside.wrote) = Some(text);

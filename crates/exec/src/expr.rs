@@ -111,7 +111,7 @@ static ENV: LazyLock<Arc<Env>> = LazyLock::new(|| {
     for extension in [cel::extensions::strings, cel::extensions::lists, cel::extensions::math] {
         env.add_extension(extension).expect("the extensions have no name in common");
     }
-    env.add_extension(budget::extension).expect("nobody else uses such names");
+    env.add_extension(budget::extension).expect("no other extension uses such names");
     Arc::new(env)
 });
 

@@ -38,7 +38,7 @@ use proc_macro::TokenStream;
 /// | `version = "2"` | what its results depend on beside its inputs; change it, and they are computed again | a digest of signature and body, which does not see the functions it calls |
 /// | `effect = pure` | it does nothing to the world: may be fused, run again, shared | `idempotent` |
 /// | `effect = idempotent` | it may run more than once for one step, with the same `step.key()` each time | |
-/// | `effect = at_most_once` | it never starts twice; after a crash someone must say how it ended | |
+/// | `effect = at_most_once` | it never starts twice; after a crash an operator must report its outcome | |
 /// | `effect = transactional` | what it does to the flow's own rows rides in the commit | |
 /// | `retry(attempts = 3, backoff = "1s", backoff_max = "1m")` | how often it is tried, and the wait between, which doubles | one attempt; 100 ms up to 1 min |
 /// | `timeout = "30s"` | the longest an attempt may take | no limit |

@@ -19,7 +19,7 @@ struct Order {
 static WORLD: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
 fn once(step: &Step, verb: &str, what: &str) {
-    let mut world = WORLD.lock().expect("nobody panics in here");
+    let mut world = WORLD.lock().expect("no holder of the lock panics");
     world.entry(format!("{verb} {}", step.key())).or_insert_with(|| {
         println!("{verb} {what}");
         what.to_owned()

@@ -24,7 +24,7 @@ struct Seen {
 }
 
 fn look() -> Seen {
-    let store = STORE.lock().expect("nobody panics in here").clone().expect("a store");
+    let store = STORE.lock().expect("no holder of the lock panics").clone().expect("a store");
     let state = store.state();
     Seen { rows: state.durable_rows(), bytes: state.durable_bytes() }
 }
@@ -32,7 +32,7 @@ fn look() -> Seen {
 #[task(name = "work")]
 fn work(n: u64) -> u64 {
     let seen = look();
-    SEEN.lock().expect("nobody panics in here").push(seen);
+    SEEN.lock().expect("no holder of the lock panics").push(seen);
     n + 1
 }
 
@@ -86,8 +86,8 @@ async fn curve(
 ) -> anyhow::Result<Curve> {
     let world: Arc<dyn World> = RealWorld::here();
     let records = Arc::new(Memory::new(world.clone()));
-    *STORE.lock().expect("nobody panics in here") = Some(records.clone());
-    SEEN.lock().expect("nobody panics in here").clear();
+    *STORE.lock().expect("no holder of the lock panics") = Some(records.clone());
+    SEEN.lock().expect("no holder of the lock panics").clear();
     let options = Options { fuse: false, ..Options::default() };
     let values = Values::new(records.clone(), world.clone(), options.shard).with_blobs(Arc::new(Objects::memory()));
     let engine = onceflow_engine::Engine::new(records, Arc::new(values), world.clone(), options);
@@ -95,7 +95,7 @@ async fn curve(
     let mut start = Start::new(name, checked);
     (start.inputs, start.history_ms) = (inputs, HISTORY_MS);
     engine.start(start).await?.wait().await?;
-    let steps = SEEN.lock().expect("nobody panics in here").clone();
+    let steps = SEEN.lock().expect("no holder of the lock panics").clone();
     let done = at_rest(&*world).await;
     let over = until_nothing(&*world).await;
     engine.close().await?;

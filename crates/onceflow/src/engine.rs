@@ -103,7 +103,7 @@ impl Engine {
 
     /// Starts a run of a flow, or finds it, when it is awaited: the same [key](Start::key) is the same run. One that is
     /// at work goes on, one that failed tries again what failed, one that is done answers what it gave. The run goes on
-    /// whether or not anybody waits for it.
+    /// whether or not a caller waits for it.
     ///
     /// Without a key it is a run of its own, however many are started at once, and nothing is left of it when it is
     /// done and its [`Run`] is dropped.
@@ -208,7 +208,7 @@ impl Engine {
     }
 
     /// Takes no further steps, ends when those in flight are done and everything is on the disk, and lets others have
-    /// the directory. Runs that are not done go on when somebody opens it again. Later calls are refused.
+    /// the directory. Runs that are not done go on when a process opens it again. Later calls are refused.
     ///
     /// # Errors
     /// If what was done may not last.

@@ -79,7 +79,7 @@ impl<O: Ports> Run<O> {
     /// Waits for the end, and gives all outputs.
     ///
     /// # Errors
-    /// [`Error::Run`] if the run failed, was cancelled, or waits for somebody; with all that failed.
+    /// [`Error::Run`] if the run failed, was cancelled, or waits for an operator; with all failures.
     pub async fn result(&self) -> Result<O::Values, Error> {
         self.all(None).await
     }
@@ -115,7 +115,7 @@ impl<O: Ports> Run<O> {
     }
 
     async fn load(&self, output: &str, directory: Option<&Path>) -> Result<Data, Error> {
-        let error = match self.handle.output_into(output, directory).await {
+        let error = match self.handle.outputs().output_into(output, directory).await {
             Ok(data) => return Ok(data),
             Err(error) => error,
         };

@@ -168,7 +168,7 @@ fn text(payload: Option<&Payload>) -> String {
     }
 }
 
-/// Somebody cancels the run. False if there is nothing to cancel.
+/// A user cancels the run. False if there is nothing to cancel.
 pub(super) fn cancel(plan: &InstalledProgram, rows: &mut StoreState) -> Result<bool, String> {
     let Some(row) = rows.get(Shard(0), &plan.keys.state()) else { return Ok(false) };
     let state = rows::read::<RunState>(row).expect("the state of a run");

@@ -36,7 +36,7 @@ pub(super) fn run(runtime: Runtime, count: &Arc<AtomicU64>) -> anyhow::Result<(R
     let (store, held) = runtime.block_on(async {
         let store = SqliteProvider::new(&format!("sqlite:{}", path.display()), None).await?;
         let store = Arc::new(store);
-        // All are there before anybody works: starting them meanwhile makes its dispatchers back off.
+        // All are there before a worker begins: starting them meanwhile makes its dispatchers back off.
         let client = Client::new(store.clone());
         for number in 0..CHAINS {
             client.start_orchestration(&format!("chain-{number}"), "chain", "0").await?;

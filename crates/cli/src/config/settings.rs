@@ -81,13 +81,13 @@ pub(crate) const SETTINGS: [Setting; 17] = [
         name: "retention.keep_max",
         kind: SettingKind::Time,
         default: None,
-        help: "The longest that inner values outlive a run, whoever says otherwise.",
+        help: "The longest that inner values outlive a run, whatever a flow or an option asks for.",
     },
     Setting {
         name: "retention.history_max",
         kind: SettingKind::Time,
         default: None,
-        help: "The longest that a finished run can be asked about, whoever says otherwise.",
+        help: "The longest that a finished run can be asked about, whatever a flow or an option asks for.",
     },
     Setting {
         name: "retention.bytes_max",

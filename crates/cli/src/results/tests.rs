@@ -154,7 +154,7 @@ fn equal_results_are_left_alone_and_others_replaced() {
     fs::write(bed.out().join("l/stray"), "").unwrap();
     let done = bed.write(&[("f", file("two")), ("l", list("C"))]).unwrap();
     assert_eq!((done.written, done.unchanged), (2, 1));
-    assert_eq!(bed.tree(), "f=two l/a=A l/b=C l/stray=", "what somebody put there stays");
+    assert_eq!(bed.tree(), "f=two l/a=A l/b=C l/stray=", "a stray file stays");
     assert_eq!(a, inode("l/a"), "what stays the same stays the same file");
     fs::write(bed.out().join("f"), "mine").unwrap();
     bed.write(&[("f", file("two"))]).unwrap();

@@ -70,7 +70,7 @@ async fn verdict(
 ) -> Result<Verdict, Fault> {
     let handle = engine.find(&run.key).await?;
     let who = if is_for_any(location, &handle).await? { crate::session::Who::Any } else { location.who() };
-    let checked = match handle.requested().await? {
+    let checked = match handle.request().requested().await? {
         None => Ok(flow.checked.clone()),
         Some(outputs) => flow.checked.only(&outputs),
     };

@@ -24,7 +24,7 @@ pub(crate) async fn run(args: &args::Cancel, location: StoreLocation, printer: &
     let session = Session::open(location).await?;
     let engine = session.idle().await?;
     let run = session.run(&engine, &args.run).await?;
-    let undos = engine.find(&run.key).await?.pending_undos().await?;
+    let undos = engine.find(&run.key).await?.steps().pending_undos().await?;
     engine.stop();
     match (run.status == RunStatus::NotUndone, args.abandon) {
         (true, false) => {

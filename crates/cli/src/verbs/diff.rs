@@ -86,9 +86,9 @@ pub(crate) async fn run(args: &args::Diff, location: StoreLocation, printer: &Pr
 impl Side {
     async fn of(engine: &Engine, location: &StoreLocation, key: &str) -> Result<Self, Fault> {
         let handle = engine.find(key).await?;
-        let record = handle.record().await?;
+        let record = handle.history().record().await?;
         let said = run_meta::inputs(location, record.id).unwrap_or_default();
-        let ports = handle.signature().await?.map(|signature| signature.inputs).unwrap_or_default();
+        let ports = handle.request().signature().await?.map(|signature| signature.inputs).unwrap_or_default();
         let mut inputs = BTreeMap::new();
         for port in ports {
             let Some(said) = said.get(&port.name).filter(|said| is_short(said)) else { continue };
@@ -108,7 +108,7 @@ impl Side {
         for (Port { name, .. }, _, outcome) in &record.outputs {
             if let Some(outcome @ Outcome::Value(Payload::Inline(_))) = outcome {
                 // For a file, its name and size would not show the difference.
-                if let data @ Data::Bytes(_) = handle.peek(outcome).await? {
+                if let data @ Data::Bytes(_) = handle.outputs().peek(outcome).await? {
                     outputs.insert(name.clone(), data_json(data));
                 }
             }

@@ -91,7 +91,7 @@ pub(crate) async fn run(args: &args::Explain, location: StoreLocation, printer: 
 async fn assume(engine: &Engine, asked: &mut Asked, gone: &[Gone], is_new: bool) -> Result<(), Fault> {
     let Some(first) = gone.first() else { return Ok(()) };
     let known = match (engine.find(asked.key()).await, is_new) {
-        (Ok(handle), false) => handle.input_digests().await?,
+        (Ok(handle), false) => handle.request().input_digests().await?,
         _ => return Err(first.unreadable()),
     };
     for gone in gone {

@@ -86,7 +86,7 @@ async fn inputs_of_fork(
 ) -> Result<(Fork, Map<String, Json>), Fault> {
     let handle = engine.find(&run.key).await?;
     let gone = || Fault::new(Exit::No, codes::ENDED, format!("run `{}` does not keep its program any more", run.key));
-    let signature = handle.signature().await?.ok_or_else(gone)?;
+    let signature = handle.request().signature().await?.ok_or_else(gone)?;
     let is_new = |name: &str| args.input.iter().any(|(input, _)| input == name);
     let mut digests = Digests::open(&session.location.directory, false);
     let by_reference = args.sources.by_reference(&session.location, false);
@@ -113,7 +113,7 @@ async fn inputs_of_fork(
         add(&name, value, &signature, &mut inputs)?;
     }
     let remembered = run_meta::inputs(&session.location, run.id);
-    let held = handle.inputs(&scratch.0).await?;
+    let held = handle.request().inputs(&scratch.0).await?;
     for port in old {
         if let Some(held) = &held {
             let data = held.iter().find(|(name, _)| *name == port.name).map_or(Data::None, |(_, data)| data.clone());

@@ -146,7 +146,7 @@ impl LineageQuery {
         if self.is(&outcome.digest()) {
             return Ok(Some(vec![]));
         }
-        Ok(self.part_of(&handle.value_outline(outcome).await?, &port.ty))
+        Ok(self.part_of(&handle.outputs().value_outline(outcome).await?, &port.ty))
     }
 }
 
@@ -218,7 +218,7 @@ async fn find_in(
     wanted: &LineageQuery,
 ) -> Result<[Vec<LineageMatch>; 3], Fault> {
     let (mut outputs, mut kept, mut given) = (Vec::new(), Vec::new(), Vec::new());
-    let record = handle.record().await?;
+    let record = handle.history().record().await?;
     let found = |place: String, spot: ValueOrigin| LineageMatch { record: record.clone(), place, spot };
     for (port, from, outcome) in &record.outputs {
         if let Some(outcome) = outcome
@@ -271,8 +271,8 @@ struct LineageInputs {
 impl LineageInputs {
     async fn of(handle: &Handle, location: &StoreLocation, record: &Record) -> Result<Self, Fault> {
         Ok(LineageInputs {
-            ports: handle.signature().await?.map(|signature| signature.inputs).unwrap_or_default(),
-            held: handle.input_outcomes().await?,
+            ports: handle.request().signature().await?.map(|signature| signature.inputs).unwrap_or_default(),
+            held: handle.request().input_outcomes().await?,
             said: run_meta::inputs(location, record.id).unwrap_or_default(),
         })
     }

@@ -41,14 +41,14 @@ pub(crate) async fn run(args: &args::Logs, location: StoreLocation, printer: &Pr
         lines.extend(reader.more().await?);
         shown.knows(&lines);
         shown.more(&directory)?;
-        shown.show_from_elsewhere(&directory, handle.logs().await?);
+        shown.show_from_elsewhere(&directory, handle.history().logs().await?);
         if !args.follow || !attended {
             break;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let is_silent = shown.read.is_empty() && shown.elsewhere.is_empty();
-    let outline = if is_silent { handle.outline().await? } else { None };
+    let outline = if is_silent { handle.steps().outline().await? } else { None };
     engine.stop();
     session.close().await?;
     if is_silent {

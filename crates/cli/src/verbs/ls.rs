@@ -27,7 +27,7 @@ pub(crate) async fn run(_: &args::Ls, location: StoreLocation, printer: &Printer
     for run in &all {
         let waits = runs::pending(&engine, run).await?;
         let steps = match engine.find(&run.key).await {
-            Ok(handle) => handle.logged_steps().await?,
+            Ok(handle) => handle.history().logged_steps().await?,
             // Its history has just ended.
             Err(Error::NoRun(_)) => 0,
             Err(error) => return Err(error.into()),

@@ -35,7 +35,7 @@ pub(crate) async fn run(args: &args::Resolve, location: StoreLocation, printer: 
     }
     let waiting = pending::all(&engine, &handle).await?;
     steps::must_be_known(&handle, args.step.as_deref()).await?;
-    let begun = handle.started_steps().await?;
+    let begun = handle.steps().started_steps().await?;
     let waits = meant(&run, &waiting, args.step.as_deref()).map_err(|fault| at_work(fault, &begun, args))?;
     let step = &waits.step;
     let (word, resolution) = resolution(args, step)?;
@@ -54,7 +54,7 @@ pub(crate) async fn run(args: &args::Resolve, location: StoreLocation, printer: 
         put_aside(&session.location, &engine, &handle, (&step.address, by)).await?;
     }
     handle.resolve(&step.address, resolution).await?;
-    handle.log_report(&step.address, told).await?;
+    handle.history().log_report(&step.address, told).await?;
     let left = pending::all(&engine, &handle).await?;
     engine.close().await?;
     session.close().await?;
@@ -84,7 +84,7 @@ async fn put_aside(
     (address, by): (&str, u128),
 ) -> Result<(), Fault> {
     housekeeping::release_ended(engine, location).await?;
-    handle.mark_unknown(address, by).await?;
+    handle.steps().mark_unknown(address, by).await?;
     Ok(())
 }
 

@@ -140,7 +140,7 @@ impl Running<'_> {
         let handle = engine.find(self.asked.key()).await?;
         let report = handle.summary().await?;
         let is_there = match &report {
-            Summary { status: RunStatus::Done, outputs, .. } => handle.are_intact(outputs).await?,
+            Summary { status: RunStatus::Done, outputs, .. } => handle.outputs().are_intact(outputs).await?,
             _ => false,
         };
         if !is_there {

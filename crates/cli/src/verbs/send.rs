@@ -46,7 +46,7 @@ pub(crate) async fn run(args: &args::Send, location: StoreLocation, printer: &Pr
     };
     if is_new {
         let outcome = ReportedOutcome::Done { event: Some(args.event.clone()), outputs: given };
-        handle.log_report(&address, outcome).await?;
+        handle.history().log_report(&address, outcome).await?;
     }
     let step = words::step(&address);
     engine.close().await?;

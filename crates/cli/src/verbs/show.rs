@@ -44,11 +44,11 @@ pub(crate) async fn run(args: &args::Show, location: StoreLocation, printer: &Pr
     let run = handle.summary().await?;
     let waiting = pending::all(&engine, &handle).await?;
     let others = Others::of(&engine, &session.location, &handle, &run).await?;
-    let standing = handle.progress().await?;
-    let reasons = handle.reasons().await?.into_iter().rfind(|plan| plan.generation == run.generation);
+    let standing = handle.steps().progress().await?;
+    let reasons = handle.history().reasons().await?.into_iter().rfind(|plan| plan.generation == run.generation);
     let mut outputs = Map::new();
     for (name, outcome) in &run.outputs {
-        outputs.insert(name.clone(), data_json(handle.peek(outcome).await?));
+        outputs.insert(name.clone(), data_json(handle.outputs().peek(outcome).await?));
     }
     let mut progress = event_log::progress(&handle).await?;
     let sessions = scopes::open(&handle).await?;
@@ -197,7 +197,7 @@ impl Others {
         let workers = engine.workers().await?;
         let there = workers.iter().filter(|worker| worker.is_alive && worker.about.run.is_none()).count();
         let silent = workers.iter().filter_map(|worker| Silent::of(worker, &run.key)).collect();
-        let lacks = handle.missing_tasks().await?;
+        let lacks = handle.steps().missing_tasks().await?;
         let told = |it: &onceflow_engine::MissingTask| {
             let steps = words::count(it.steps as usize, "step");
             let verb = if it.steps == 1 { "waits" } else { "wait" };
@@ -312,7 +312,7 @@ impl ShownRun<'_> {
                 format!("{what}; nothing runs again, for the run is being undone\n")
             }
             true => format!("{what}; a worker may take {them} when the lease has run out\n"),
-            false => format!("{what}; whoever goes on takes {them} up at once\n"),
+            false => format!("{what}; the process that goes on takes {them} up at once\n"),
         }
     }
 }

@@ -34,8 +34,8 @@ pub(crate) async fn run(args: &args::Why, location: StoreLocation, printer: &Pri
     let engine = session.idle().await?;
     let run = session.run(&engine, &args.run).await?;
     let handle = engine.find(&run.key).await?;
-    let reasons = handle.reasons().await?;
-    let outline = handle.outline().await?.unwrap_or_default();
+    let reasons = handle.history().reasons().await?;
+    let outline = handle.steps().outline().await?.unwrap_or_default();
     let stands = Stands::of(&engine, &run, &args.step).await?;
     let events = events(&handle).await?;
     engine.stop();
@@ -86,7 +86,7 @@ impl Stands {
         let is_alone = run.status.is_at_rest() || run.status.is_interrupted();
         let undos = match run.status {
             RunStatus::Undoing | RunStatus::UndoInterrupted | RunStatus::Cancelling | RunStatus::NotUndone => {
-                handle.pending_undos().await?
+                handle.steps().pending_undos().await?
             }
             _ => vec![],
         };
@@ -97,7 +97,7 @@ impl Stands {
             others,
             is_to_undo: undos.iter().any(|address| steps::is(address, step)),
             not_undone: run.not_undone.iter().find(|failed| steps::is(&failed.address, step)).cloned(),
-            unfinished: handle.each_progress().await?.into_iter().find(|each| steps::is(&each.address, step)),
+            unfinished: handle.steps().each_progress().await?.into_iter().find(|each| steps::is(&each.address, step)),
             is_alone,
             has_failed: run.failures.iter().any(|failed| steps::is_within(&failed.address, step)),
         })
@@ -319,7 +319,7 @@ impl Answer {
                 End::Unknown => String::from("whether it took effect is not known"),
                 End::Waits => String::from("waited for an event"),
                 End::Lost => String::from("another worker took it over"),
-                End::Unsaid if self.stands.is_alone => String::from("interrupted: whoever ran it is gone"),
+                End::Unsaid if self.stands.is_alone => String::from("interrupted: its worker is gone"),
                 End::Unsaid => String::from("has not said how it ended"),
             };
             let because = one.because.as_ref().map_or(String::new(), |because| format!(", {because}"));

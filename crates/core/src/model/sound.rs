@@ -170,7 +170,7 @@ fn shape(block: &Block) -> Result<(), String> {
             Consumer::End => true,
         };
         waited_for[at] = wiring.targets(at as u32).iter().any(|target| leads(&target.to));
-        ensure(waited_for[at], || format!("nobody waits for node {at}"))?;
+        ensure(waited_for[at], || format!("no node waits for node {at}"))?;
     }
     let hidden = block.outputs.iter().skip_while(|output| !output.hidden);
     ensure(hidden.clone().all(|output| output.hidden), || String::from("hidden outputs stand last"))

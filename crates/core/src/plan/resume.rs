@@ -182,7 +182,7 @@ impl<'g> Resume<'g> {
     /// was never asked panics.
     pub fn answer(&mut self, vertex: Vertex, has_value: bool) {
         let mark = &mut self.marks[vertex as usize];
-        assert!(mark.value != Value::Unasked, "nobody asked whether vertex {vertex} has a value");
+        assert!(mark.value != Value::Unasked, "vertex {vertex} is decided before it was asked whether it has a value");
         if mark.value == Value::Awaited {
             mark.value = Value::Known(has_value);
             if mark.state == VertexState::Ready {

@@ -230,3 +230,37 @@ fn doc_comments_and_test_names_have_a_subject() {
     }
     no_complaints(&complaints);
 }
+
+/// Phrases without a subject, and what to write in their place. In what users and readers see: sources, book, help.
+const VAGUE: [(&str, &str); 7] = [
+    ("became of", "the outcome of"),
+    ("becomes of", "the outcome of"),
+    ("become of", "the outcome of"),
+    ("somebody", "the worker, the operator, the user"),
+    ("whoever", "the worker that, the process that"),
+    ("anybody", "a worker, a caller"),
+    ("who is gone", "a dead worker"),
+];
+
+#[test]
+fn sentences_name_their_subject() {
+    let mut pages = vec![root().join("README.md"), root().join("ARCHITECTURE.md")];
+    pages.extend(files(&root().join("docs/book/src"), &[".md"]));
+    pages.extend(files(&root().join("docs/errors"), &[".md"]));
+    for below in ["crates", "sim/src", "soak/src"] {
+        let is_test = |path: &Path| path.components().any(|part| part.as_os_str() == "tests");
+        pages.extend(files(&root().join(below), &[".rs"]).into_iter().filter(|path| !is_test(path)));
+    }
+    let mut complaints = Vec::new();
+    for path in pages {
+        for (line, text) in read(&path).lines().map(str::to_lowercase).enumerate() {
+            for (vague, better) in VAGUE {
+                if text.contains(vague) {
+                    let at = format!("{}:{}", path.display(), line + 1);
+                    complaints.push(format!("{at}: `{vague}` has no subject: say `{better}` (language.md)"));
+                }
+            }
+        }
+    }
+    no_complaints(&complaints);
+}

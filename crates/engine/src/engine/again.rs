@@ -2,7 +2,7 @@
 //! undecided steps, for callers without the flow file.
 
 use super::{known::PreviousPlan, live::Live, not_undone::FailedUndos};
-use crate::{Error, Handle, data, runs::Run, shared::Shared, task::Data};
+use crate::{Error, Handle, RunRequest, RunSteps, data, runs::Run, shared::Shared, task::Data};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     Digest,
@@ -70,14 +70,16 @@ impl Handle {
             Ok(tried)
         })
     }
+}
 
+impl<'a> RunRequest<'a> {
     /// The inputs and outputs of the run; `None` if its program is not kept any more.
     ///
     /// # Errors
     /// [`Error::NoRun`] if its history has ended.
-    pub fn signature(&self) -> BoxFuture<'_, Result<Option<Signature>, Error>> {
+    pub fn signature(self) -> BoxFuture<'a, Result<Option<Signature>, Error>> {
         Box::pin(async move {
-            let before = PreviousPlan::read(&self.shared.values, &self.header().await?).await?;
+            let before = PreviousPlan::read(&self.handle.shared.values, &self.header().await?).await?;
             Ok(before.map(|before| {
                 let root = &before.program.blocks[0];
                 Signature {
@@ -92,7 +94,7 @@ impl Handle {
     ///
     /// # Errors
     /// [`Error::NoRun`] if its history has ended.
-    pub fn requested(&self) -> BoxFuture<'_, Result<Option<Vec<String>>, Error>> {
+    pub fn requested(self) -> BoxFuture<'a, Result<Option<Vec<String>>, Error>> {
         Box::pin(async move { Ok(self.header().await?.requested) })
     }
 
@@ -100,28 +102,28 @@ impl Handle {
     ///
     /// # Errors
     /// [`Error::NoRun`] if its history has ended.
-    pub fn input_digests(&self) -> BoxFuture<'_, Result<Vec<(String, Digest)>, Error>> {
+    pub fn input_digests(self) -> BoxFuture<'a, Result<Vec<(String, Digest)>, Error>> {
         Box::pin(async move { Ok(self.header().await?.inputs) })
     }
 
     /// The header of the run: its request.
-    pub(crate) async fn header(&self) -> Result<Header, Error> {
+    pub(crate) async fn header(self) -> Result<Header, Error> {
         /// Looks at a run that ends and begins again and again.
         const LOOKS_MAX: usize = 1000;
         for _ in 0..LOOKS_MAX {
-            let row = self.shared.row(keys::heads().key(&self.key)).await?;
-            let Some(row) = row else { return Err(self.shared.no_run(&self.key).await) };
-            match rows::read(&row).ok_or_else(|| Error::damaged(format!("the row of run `{}`", self.key)))? {
+            let row = self.handle.shared.row(keys::heads().key(&self.handle.key)).await?;
+            let Some(row) = row else { return Err(self.handle.shared.no_run(&self.handle.key).await) };
+            match rows::read(&row).ok_or_else(|| Error::damaged(format!("the row of run `{}`", self.handle.key)))? {
                 Head::Finished(finished) => return Ok(finished.header),
                 // The run may end between two looks.
                 Head::Active(id) => {
-                    if let Some(run) = self.shared.runs.read_run(id).await? {
+                    if let Some(run) = self.handle.shared.runs.read_run(id).await? {
                         return Ok(run.header.clone());
                     }
                 }
             }
         }
-        Err(Error::damaged(format!("the rows of run `{}`", self.key)))
+        Err(Error::damaged(format!("the rows of run `{}`", self.handle.key)))
     }
 
     /// The inputs of an unfinished run, by name; files are written into `directory`, except files by reference. `None`
@@ -129,14 +131,16 @@ impl Handle {
     ///
     /// # Errors
     /// If the inputs cannot be read, or not written there.
-    pub fn inputs<'a>(&'a self, directory: &'a Path) -> BoxFuture<'a, Result<Option<Vec<(String, Data)>>, Error>> {
+    pub fn inputs(self, directory: &'a Path) -> BoxFuture<'a, Result<Option<Vec<(String, Data)>>, Error>> {
         Box::pin(async move {
             let Some(given) = self.input_outcomes().await? else { return Ok(None) };
             let mut found = Vec::with_capacity(given.len());
             for (name, outcome) in given {
                 let data = match outcome.value() {
                     None => Data::None,
-                    Some(payload) => data::load_inputs(&self.shared.values, payload, &directory.join(&name)).await?,
+                    Some(payload) => {
+                        data::load_inputs(&self.handle.shared.values, payload, &directory.join(&name)).await?
+                    }
                 };
                 found.push((name, data));
             }
@@ -144,29 +148,31 @@ impl Handle {
         })
     }
 
-    /// The inputs of an unfinished run as the store holds them: see [`Handle::peek`].
+    /// The inputs of an unfinished run as the store holds them: see [`RunOutputs::peek`](crate::RunOutputs::peek).
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn input_outcomes(&self) -> BoxFuture<'_, Result<Option<Vec<(String, Outcome)>>, Error>> {
+    pub fn input_outcomes(self) -> BoxFuture<'a, Result<Option<Vec<(String, Outcome)>>, Error>> {
         Box::pin(async move {
-            let Some(run) = self.shared.runs.read_run(self.id()).await? else { return Ok(None) };
-            let Some(root) = self.shared.runs.frame(&run, FrameId::ROOT).await? else { return Ok(None) };
+            let Some(run) = self.handle.shared.runs.read_run(self.handle.id()).await? else { return Ok(None) };
+            let Some(root) = self.handle.shared.runs.frame(&run, FrameId::ROOT).await? else { return Ok(None) };
             let outcome = |held: &Option<Held>| held.as_ref().map_or(Outcome::None, |held| held.outcome.clone());
             let names = run.header.inputs.iter().map(|(name, _)| name.clone());
             Ok(Some(names.zip(root.inputs.iter().map(outcome)).collect()))
         })
     }
+}
 
+impl<'a> RunSteps<'a> {
     /// The steps whose outcome is not known, each with the outputs that it would have given.
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn undecided_steps(&self) -> BoxFuture<'_, Result<Vec<UndecidedStep>, Error>> {
+    pub fn undecided_steps(self) -> BoxFuture<'a, Result<Vec<UndecidedStep>, Error>> {
         Box::pin(async move {
-            let Some(run) = self.shared.runs.read_run(self.id()).await? else { return Ok(vec![]) };
+            let Some(run) = self.handle.shared.runs.read_run(self.handle.id()).await? else { return Ok(vec![]) };
             let is_it = |why: &Why| why.awaited().is_some();
-            let parked = self.shared.rows_of(&run.plan.keys).parked_for(is_it, usize::MAX).await?;
+            let parked = self.handle.shared.rows_of(&run.plan.keys).parked_for(is_it, usize::MAX).await?;
             let parked = parked.iter().map(|(step, _, parked)| (*step, &parked.why, &parked.ready_step));
             Ok(parked.filter_map(|(step, why, ready_step)| undecided_if(&run, step, why, ready_step)).collect())
         })
@@ -247,15 +253,15 @@ pub(super) async fn thaw(shared: &Shared, run: &Run, frozen: RunState, before: P
     Ok(())
 }
 
-impl Handle {
+impl<'a> RunSteps<'a> {
     /// The steps that would be undone if the run was cancelled now, the last first.
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn pending_undos(&self) -> BoxFuture<'_, Result<Vec<String>, Error>> {
+    pub fn pending_undos(self) -> BoxFuture<'a, Result<Vec<String>, Error>> {
         Box::pin(async move {
-            let Some(run) = self.shared.runs.read_run(self.id()).await? else { return Ok(vec![]) };
-            let registered = self.shared.rows_of(&run.plan.keys).registrations().await?;
+            let Some(run) = self.handle.shared.runs.read_run(self.handle.id()).await? else { return Ok(vec![]) };
+            let registered = self.handle.shared.rows_of(&run.plan.keys).registrations().await?;
             Ok(registered.iter().rev().map(|registration| registration.undo.address.to_string()).collect())
         })
     }

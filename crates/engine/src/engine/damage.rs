@@ -91,6 +91,6 @@ pub(crate) async fn drop_broken(values: &Values, error: &Error) {
         return;
     };
     if let Err(error) = values.integrity().drop_if_broken(id).await {
-        tracing::warn!(%error, %id, "failed to drop a damaged object; whoever reads it next tries again");
+        tracing::warn!(%error, %id, "failed to drop a damaged object; the next reader tries again");
     }
 }

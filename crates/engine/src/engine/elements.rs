@@ -3,7 +3,7 @@
 
 use super::live::Live;
 use crate::{
-    Error, Handle,
+    Error, RunSteps,
     runs::{Run, Runs},
 };
 use futures_util::future::BoxFuture;
@@ -43,17 +43,17 @@ pub struct RunProgress {
     pub eaches: Vec<EachProgress>,
 }
 
-impl Handle {
+impl<'a> RunSteps<'a> {
     /// The progress of the run; `None` if it has ended. The rows are not read as one snapshot: for an active run the
     /// answer is an estimate.
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn progress(&self) -> BoxFuture<'_, Result<Option<RunProgress>, Error>> {
+    pub fn progress(self) -> BoxFuture<'a, Result<Option<RunProgress>, Error>> {
         Box::pin(async move {
-            let Some(run) = self.shared.runs.read_run(self.id()).await? else { return Ok(None) };
-            let live = Live::read(&self.shared, &run).await?;
-            let under_way = under_way(&self.shared.runs, &run, &live).await?;
+            let Some(run) = self.handle.shared.runs.read_run(self.handle.id()).await? else { return Ok(None) };
+            let live = Live::read(&self.handle.shared, &run).await?;
+            let under_way = under_way(&self.handle.shared.runs, &run, &live).await?;
             Ok(Some(RunProgress {
                 under_way,
                 done: done(&run.plan.program, &live),
@@ -67,10 +67,10 @@ impl Handle {
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn each_progress(&self) -> BoxFuture<'_, Result<Vec<EachProgress>, Error>> {
+    pub fn each_progress(self) -> BoxFuture<'a, Result<Vec<EachProgress>, Error>> {
         Box::pin(async move {
-            match self.shared.runs.read_run(self.id()).await? {
-                Some(run) => Ok(each_progress(&run, &Live::read(&self.shared, &run).await?)),
+            match self.handle.shared.runs.read_run(self.handle.id()).await? {
+                Some(run) => Ok(each_progress(&run, &Live::read(&self.handle.shared, &run).await?)),
                 None => Ok(vec![]),
             }
         })

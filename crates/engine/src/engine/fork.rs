@@ -132,7 +132,7 @@ impl Forking<'_> {
     }
 
     async fn forked(&self) -> Result<(Header, PreviousPlan), Error> {
-        let header = self.engine.find(self.from).await?.header().await?;
+        let header = self.engine.find(self.from).await?.request().header().await?;
         let gone =
             || Error::Refused { key: self.from.to_owned(), why: String::from("does not keep its program any more") };
         let before = PreviousPlan::read(&self.shared.values, &header).await?.ok_or_else(gone)?;

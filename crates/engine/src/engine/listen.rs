@@ -30,7 +30,7 @@ impl Shared {
         let gap_ms = if records.server().is_some() { SERVER_GAP_MS } else { GAP_MS };
         async move {
             while !closing.is_closed() {
-                // Whoever looked before this position looks again; any change after it ends the wait.
+                // Callers that looked before this position look again; any change after it ends the wait.
                 let seen = records.position();
                 let Some(shared) = engine.upgrade() else { return };
                 shared.signals.store_changed();

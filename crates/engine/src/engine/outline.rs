@@ -1,7 +1,7 @@
 //! The steps of a run's flow as a tree.
 
 use super::known::PreviousPlan;
-use crate::{Error, Handle};
+use crate::{Error, RunSteps};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     model::{
@@ -29,23 +29,29 @@ pub struct Outline {
     pub depth: usize,
 }
 
-impl Handle {
+impl<'a> RunSteps<'a> {
     /// The program of the run's flow, for all that was requested; `None` if it is not kept any more.
     ///
     /// # Errors
     /// If the store does not answer, or there is no such run.
-    pub fn program(&self) -> BoxFuture<'_, Result<Option<Program>, Error>> {
+    pub fn program(self) -> BoxFuture<'a, Result<Option<Program>, Error>> {
         Box::pin(async move {
-            let header =
-                match self.shared.row(keys::heads().key(&self.key)).await?.as_deref().and_then(rows::read::<Head>) {
-                    Some(Head::Finished(finished)) => finished.header,
-                    Some(Head::Active(id)) => match self.shared.runs.read_run(id).await? {
-                        Some(run) => run.header.clone(),
-                        None => return Ok(None),
-                    },
-                    None => return Err(self.shared.no_run(&self.key).await),
-                };
-            Ok(PreviousPlan::read(&self.shared.values, &header).await?.map(|before| before.program))
+            let header = match self
+                .handle
+                .shared
+                .row(keys::heads().key(&self.handle.key))
+                .await?
+                .as_deref()
+                .and_then(rows::read::<Head>)
+            {
+                Some(Head::Finished(finished)) => finished.header,
+                Some(Head::Active(id)) => match self.handle.shared.runs.read_run(id).await? {
+                    Some(run) => run.header.clone(),
+                    None => return Ok(None),
+                },
+                None => return Err(self.handle.shared.no_run(&self.handle.key).await),
+            };
+            Ok(PreviousPlan::read(&self.handle.shared.values, &header).await?.map(|before| before.program))
         })
     }
 
@@ -53,7 +59,7 @@ impl Handle {
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn outline(&self) -> BoxFuture<'_, Result<Option<Vec<Outline>>, Error>> {
+    pub fn outline(self) -> BoxFuture<'a, Result<Option<Vec<Outline>>, Error>> {
         Box::pin(async move { Ok(self.program().await?.map(|program| outline(&program))) })
     }
 }

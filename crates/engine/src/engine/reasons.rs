@@ -2,7 +2,7 @@
 //! plans of a run, written with the plan and deleted with the run's history. The first plan of a run that reuses
 //! nothing has none: all of its steps run for the first time.
 
-use crate::{Error, Handle, shared::Shared};
+use crate::{Error, RunHistory, shared::Shared};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     Batch, Timestamp,
@@ -77,15 +77,15 @@ pub(super) async fn write_reasons(
     Ok(())
 }
 
-impl Handle {
+impl<'a> RunHistory<'a> {
     /// The reasons of the last few plans of the run, the oldest plan first: why each step runs or does not. None for a
     /// first plan whose steps all run for the first time.
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn reasons(&self) -> BoxFuture<'_, Result<Vec<Reasons>, Error>> {
+    pub fn reasons(self) -> BoxFuture<'a, Result<Vec<Reasons>, Error>> {
         Box::pin(async move {
-            let rows = self.shared.kernel.all_rows(keys::reasons(self.id()), b"").await?;
+            let rows = self.handle.shared.kernel.all_rows(keys::reasons(self.handle.id()), b"").await?;
             // Rows of reports under an id ([`Handle::resolve_once`]) stand in the same group.
             let rows = rows.iter().filter(|(name, _)| name.as_bytes().len() == size_of::<u32>());
             rows.map(|(_, row)| rows::read(row).ok_or_else(|| Error::damaged("why steps ran"))).collect()

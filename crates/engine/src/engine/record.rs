@@ -6,7 +6,7 @@ use super::{
     kept::KeptValues,
     known::{KnownValues, PreviousPlan},
 };
-use crate::{Error, Handle, RunStatus};
+use crate::{Error, RunHistory, RunStatus};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     Digest, ValueId,
@@ -104,19 +104,19 @@ impl Engine {
     /// # Errors
     /// [`Error::NoRun`] if there is none of this key.
     pub fn record<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Record, Error>> {
-        Box::pin(async move { self.find(key).await?.record().await })
+        Box::pin(async move { self.find(key).await?.history().record().await })
     }
 }
 
-impl Handle {
+impl<'a> RunHistory<'a> {
     /// The record of the run, as far as it is kept.
     ///
     /// # Errors
     /// [`Error::NoRun`] if its history has ended.
-    pub fn record(&self) -> BoxFuture<'_, Result<Record, Error>> {
+    pub fn record(self) -> BoxFuture<'a, Result<Record, Error>> {
         Box::pin(async move {
-            let (summary, header) = (self.summary().await?, self.header().await?);
-            let row = self.shared.row(keys::heads().key(&self.key)).await?;
+            let (summary, header) = (self.handle.summary().await?, self.handle.request().header().await?);
+            let row = self.handle.shared.row(keys::heads().key(&self.handle.key)).await?;
             let head = row.as_deref().and_then(rows::read::<Head>);
             let (generation, outputs) = match head {
                 Some(Head::Finished(finished)) => (finished.generation, finished.outputs),
@@ -132,7 +132,7 @@ impl Handle {
                 steps: vec![],
                 outputs: vec![],
             };
-            let Some(before) = PreviousPlan::read(&self.shared.values, &header).await? else {
+            let Some(before) = PreviousPlan::read(&self.handle.shared.values, &header).await? else {
                 let unknown = |(name, outcome)| (Port { name, ty: Type::Json }, Origin::None, Some(outcome));
                 record.outputs = outputs.into_iter().map(unknown).collect();
                 return Ok(record);
@@ -147,8 +147,8 @@ impl Handle {
             };
             let known = match header.keep_ms {
                 Some(_) => {
-                    let keys = Keys::new(self.id(), generation);
-                    KeptValues::new(&self.shared.kernel, &keys).of_program(program, &input).await?
+                    let keys = Keys::new(self.handle.id(), generation);
+                    KeptValues::new(&self.handle.shared.kernel, &keys).of_program(program, &input).await?
                 }
                 None => KnownValues::new(),
             };

@@ -16,8 +16,8 @@ pub struct Start {
     /// The inputs, by name.
     pub inputs: Vec<(String, Data)>,
     /// Inputs that cannot be given any more, by the digest that an existing run knows them by
-    /// ([`Handle::input_digests`](crate::Handle::input_digests)): for [`Engine::preview`](crate::Engine::preview). No
-    /// run starts with them.
+    /// ([`RunRequest::input_digests`](crate::RunRequest::input_digests)): for [`Engine::preview`](crate::Engine::preview).
+    /// No run starts with them.
     pub assumed: Vec<(String, Digest)>,
     /// How long inner values outlive the run, in milliseconds; `None` is not at all.
     pub keep_ms: Option<u64>,

@@ -2,7 +2,7 @@
 //! gone, until another worker takes them over or they are parked.
 
 use super::{UndecidedStep, again::undecided, live::Live};
-use crate::{Error, EventKind, Handle, perform::may_decide, runs::Run, shared::Shared};
+use crate::{Error, EventKind, RunSteps, perform::may_decide, runs::Run, shared::Shared};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     Fence, Key, Timestamp,
@@ -35,42 +35,42 @@ struct Found {
     address: String,
 }
 
-impl Handle {
+impl<'a> RunSteps<'a> {
     /// The at-most-once steps of the run that were started and have reported no outcome. Steps that are parked as
-    /// unknown are not among them; see [`Handle::undecided_steps`].
+    /// unknown are not among them; see [`RunSteps::undecided_steps`].
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn started_steps(&self) -> BoxFuture<'_, Result<Vec<StartedStep>, Error>> {
+    pub fn started_steps(self) -> BoxFuture<'a, Result<Vec<StartedStep>, Error>> {
         Box::pin(async move {
-            let Some(run) = self.shared.runs.read_run(self.id()).await? else { return Ok(vec![]) };
-            let started = StartedSteps::of(&self.shared, &run);
+            let Some(run) = self.handle.shared.runs.read_run(self.handle.id()).await? else { return Ok(vec![]) };
+            let started = StartedSteps::of(&self.handle.shared, &run);
             let found = started.find().await?;
             started.with_claims(found).await
         })
     }
 
     /// Parks a started step of a worker that is gone, as the worker that takes it over would, but without asking the
-    /// task's own check: its outcome is unknown from then on, and [`Handle::resolve`] reports it. The caller knows that
-    /// the worker `by` is gone; if it is not, it may still commit its result until the outcome is reported. Returns
-    /// false, and does nothing, if the step is not one of [`Handle::started_steps`], was started by another worker, or
-    /// has a claim that stands. Durable when it returns.
+    /// task's own check: its outcome is unknown from then on, and [`Handle::resolve`](crate::Handle::resolve) reports it.
+    /// The caller knows that the worker `by` is gone; if it is not, it may still commit its result until the outcome is reported.
+    /// Returns false, and does nothing, if the step is not one of [`RunSteps::started_steps`], was started by another
+    /// worker, or has a claim that stands. Durable when it returns.
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn mark_unknown<'a>(&'a self, address: &'a str, by: u128) -> BoxFuture<'a, Result<bool, Error>> {
+    pub fn mark_unknown(self, address: &'a str, by: u128) -> BoxFuture<'a, Result<bool, Error>> {
         Box::pin(async move {
-            let Some(run) = self.shared.runs.read_run(self.id()).await? else { return Ok(false) };
-            let started = StartedSteps::of(&self.shared, &run);
+            let Some(run) = self.handle.shared.runs.read_run(self.handle.id()).await? else { return Ok(false) };
+            let started = StartedSteps::of(&self.handle.shared, &run);
             let mut begun = started.find().await?.into_iter();
             let Some(found) = begun.find(|found| found.address == address && found.started.incarnation() == by) else {
                 return Ok(false);
             };
             let is_aside = started.put_aside(found).await?;
-            self.shared.records.durable(self.shared.records.position()).await?;
+            self.handle.shared.records.durable(self.handle.shared.records.position()).await?;
             if is_aside {
-                self.shared.event_logs.log_outside(
-                    self.shared.world.clock().as_ms(),
+                self.handle.shared.event_logs.log_outside(
+                    self.handle.shared.world.clock().as_ms(),
                     &run,
                     EventKind::DidMarkUnknown { address: address.to_owned() },
                 );

@@ -2,7 +2,7 @@
 //! one after the other, so the answer is not a snapshot.
 
 use super::Engine;
-use crate::{Error, Handle, options::About, registry::Registration, worker::unserved::Unserved};
+use crate::{Error, Handle, RunSteps, options::About, registry::Registration, worker::unserved::Unserved};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     Fence, Timestamp,
@@ -210,14 +210,14 @@ impl Engine {
     }
 }
 
-impl Handle {
+impl<'a> RunSteps<'a> {
     /// The classes of the tasks of a run that has not ended; none of one that has.
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn classes(&self) -> BoxFuture<'_, Result<BTreeSet<String>, Error>> {
+    pub fn classes(self) -> BoxFuture<'a, Result<BTreeSet<String>, Error>> {
         Box::pin(async move {
-            let run = self.shared.runs.read_run(self.id()).await?;
+            let run = self.handle.shared.runs.read_run(self.handle.id()).await?;
             Ok(run.map(|run| run.plan.classes()).unwrap_or_default())
         })
     }
@@ -227,17 +227,17 @@ impl Handle {
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn missing_tasks(&self) -> BoxFuture<'_, Result<Vec<MissingTask>, Error>> {
+    pub fn missing_tasks(self) -> BoxFuture<'a, Result<Vec<MissingTask>, Error>> {
         Box::pin(async move {
-            let id = self.id();
-            let Some(run) = self.shared.runs.read_run(id).await? else { return Ok(vec![]) };
-            let workers = self.shared.registry.workers().await?;
+            let id = self.handle.id();
+            let Some(run) = self.handle.shared.runs.read_run(id).await? else { return Ok(vec![]) };
+            let workers = self.handle.shared.registry.workers().await?;
             let mut found = Vec::new();
-            for (queue, class, tasks) in self.shared.queues().of_program(&run.plan).await? {
+            for (queue, class, tasks) in self.handle.shared.queues().of_program(&run.plan).await? {
                 if workers.iter().any(|worker| worker.can(&class, &tasks)) {
                     continue;
                 }
-                let steps = self.shared.queues().free_steps(&queue, id).await?.len() as u64;
+                let steps = self.handle.shared.queues().free_steps(&queue, id).await?.len() as u64;
                 if steps > 0 {
                     found.push(MissingTask { class, tasks, steps });
                 }
@@ -245,7 +245,9 @@ impl Handle {
             Ok(found)
         })
     }
+}
 
+impl Handle {
     /// Helps a cancelled or failed run to its end: steps in queues that no worker looks at are moved to the queue that
     /// all workers look at. A run that goes on is not touched.
     ///

@@ -6,7 +6,7 @@ use super::{
     rows::{Block, Logged, SealedLog, SealedRow, WorkerHeader},
     seal::read_block,
 };
-use crate::{Error, Handle, events::EventKind};
+use crate::{Error, Handle, RunHistory, events::EventKind};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
     Name, Row,
@@ -157,12 +157,12 @@ fn order(entry: &LogEntry) -> (u32, bool, u64) {
     (entry.plan, !is_start, entry.ms)
 }
 
-impl Handle {
+impl<'a> RunHistory<'a> {
     /// All entries of the event log.
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn logged_events(&self) -> BoxFuture<'_, Result<Vec<LogEntry>, Error>> {
+    pub fn logged_events(self) -> BoxFuture<'a, Result<Vec<LogEntry>, Error>> {
         Box::pin(async move { self.event_log().more().await })
     }
 
@@ -172,16 +172,17 @@ impl Handle {
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn logged_steps(&self) -> BoxFuture<'_, Result<u64, Error>> {
+    pub fn logged_steps(self) -> BoxFuture<'a, Result<u64, Error>> {
         Box::pin(async move {
-            let headers = self.shared.kernel.all_rows(keys::events(self.id()), keys::EVENT_HEADERS).await?;
+            let headers =
+                self.handle.shared.kernel.all_rows(keys::events(self.handle.id()), keys::EVENT_HEADERS).await?;
             if let [(name, row)] = &headers[..]
                 && *name == keys::sealed_events()
                 && let Some(sealed) = rows::read::<SealedRow>(row)
             {
                 return Ok(sealed.steps);
             }
-            let mut steps = SettledSteps::new(self.shared.options.event_log.unwrap_or_default());
+            let mut steps = SettledSteps::new(self.handle.shared.options.event_log.unwrap_or_default());
             self.logged_events().await?.iter().for_each(|entry| steps.count(&entry.kind));
             Ok(steps.total())
         })

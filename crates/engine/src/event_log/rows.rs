@@ -60,7 +60,7 @@ pub(crate) struct SealedRow {
     pub(crate) stored: Stored,
     /// The index in [`EVENTS`](onceflow_core::protocol::run::EVENTS) of the edge that holds it.
     pub(super) edge: u8,
-    /// The number of steps that committed or were reused: see [`Handle::logged_steps`](crate::Handle::logged_steps).
+    /// The number of steps that committed or were reused: see [`RunHistory::logged_steps`](crate::RunHistory::logged_steps).
     pub(super) steps: u64,
 }
 

@@ -6,7 +6,7 @@ use super::{
     rows::{Block, SealedLog, SealedRow, SealedWorker, WorkerHeader},
     writer::Sink,
 };
-use crate::{Error, Handle, shared::Shared};
+use crate::{Error, RunHistory, shared::Shared};
 use onceflow_core::{
     Batch, Name, Row, Timestamp,
     payload::Stored,
@@ -134,7 +134,7 @@ pub(super) fn read_block((name, row): &(Name, Row)) -> Option<(u32, Block)> {
 }
 
 impl SealedLog {
-    /// Reads a log that [`Handle::exported_events`] wrote; `None` if it is anything else, or too long.
+    /// Reads a log that [`RunHistory::exported_events`] wrote; `None` if it is anything else, or too long.
     pub(crate) fn import(bytes: &[u8]) -> Option<Self> {
         rows::read(bytes).filter(|_| bytes.len() <= 2 * SEALED_BYTES_MAX)
     }
@@ -160,10 +160,10 @@ impl SealedLog {
     }
 }
 
-impl Handle {
+impl<'a> RunHistory<'a> {
     /// The whole event log, as a sealed one; `None` if there is none.
-    pub(crate) async fn exported_events(&self) -> Result<Option<Vec<u8>>, Error> {
-        let (shared, group) = (&self.shared, keys::events(self.id()));
+    pub(crate) async fn exported_events(self) -> Result<Option<Vec<u8>>, Error> {
+        let (shared, group) = (&self.handle.shared, keys::events(self.handle.id()));
         let mut log = SealedLog::default();
         for (name, row) in shared.kernel.all_rows(group.clone(), keys::EVENT_HEADERS).await? {
             if let Some((worker, header)) = keys::of_event_header(name.as_bytes()).zip(rows::read(&row)) {

@@ -1,7 +1,7 @@
 //! Event logs are bounded, and come to the same whatever is listed.
 
 use super::*;
-use crate::{Engine, Options};
+use crate::{Engine, Handle, Options};
 use onceflow_core::{
     Batch,
     protocol::rows::{self, Failed},
@@ -72,7 +72,7 @@ async fn full_log_goes_on_counting_and_lists_failures() {
     bed.engine.close().await.unwrap();
     let (count, bytes) = (bed.rows().len(), bed.rows().iter().sum::<usize>());
     assert!((1..500).contains(&count) && bytes < 5 << 20, "{count} rows of {bytes} bytes");
-    let entries = bed.handle().logged_events().await.unwrap();
+    let entries = bed.handle().history().logged_events().await.unwrap();
     let commits = |entry: &&LogEntry| matches!(entry.kind, LogEntryKind::Event(EventKind::DidCommit { .. }));
     let listed = entries.iter().filter(commits).count() as u64;
     let counts = entries.iter().find_map(|entry| match &entry.kind {
@@ -85,14 +85,14 @@ async fn full_log_goes_on_counting_and_lists_failures() {
     assert!(listed > 1000 && unlisted.spent_ms >= unlisted.done, "{unlisted:?}");
     let has_failed = |entry: &LogEntry| entry.kind == LogEntryKind::Event(EventKind::DidFail(failed.clone()));
     assert!(entries.iter().any(has_failed), "a failure is listed also when the log is full");
-    assert_eq!(bed.handle().logged_steps().await.unwrap(), STEPS);
+    assert_eq!(bed.handle().history().logged_steps().await.unwrap(), STEPS);
 }
 
 #[tokio::test]
 async fn reader_continues_where_it_was_and_merges_workers_by_plan_and_time() {
     let bed = Bed::new().await;
     let other = engine(&bed.memory, TestWorld::new(8));
-    let mut reader = bed.handle().event_log();
+    let mut reader = bed.handle().history().event_log();
     assert!(reader.more().await.unwrap().is_empty() && reader.is_empty());
     // This worker was faster than the one that started the run.
     other.shared.event_logs.log(RUN, "r", LoggedEvent { ms: 1, plan: 0, what: Logged::Event(will_run("/a")) });

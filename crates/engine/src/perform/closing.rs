@@ -145,9 +145,9 @@ impl<'a> Closing<'a> {
                 None => Gathered::Nothing,
                 Some((_, onceflow_store::values::Element::Inline(bytes))) => match rows::read(&bytes) {
                     Some(Outcome::Failed(why)) => Gathered::Failed(why),
-                    _ => return Err(Error::damaged("an element nobody reads")),
+                    _ => return Err(Error::damaged("an element that no step reads")),
                 },
-                Some(_) => return Err(Error::damaged("an element nobody reads")),
+                Some(_) => return Err(Error::damaged("an element that no step reads")),
             });
         }
         let mut digests = Vec::with_capacity(elements.n as usize);

@@ -3,7 +3,7 @@
 //! is gone; it is removed with the run's history.
 
 use super::Work;
-use crate::{Error, Handle};
+use crate::{Error, RunHistory};
 use futures_util::future::BoxFuture;
 use onceflow_core::protocol::{ids::StepId, keys, rows};
 use serde::{Deserialize, Serialize};
@@ -57,14 +57,14 @@ fn name(address: &str, step: StepId) -> Vec<u8> {
     [address, &[0], &step.to_bytes()].concat()
 }
 
-impl Handle {
+impl<'a> RunHistory<'a> {
     /// The logs of the run's steps, in the order of their addresses, where workers kept them.
     ///
     /// # Errors
     /// If the store does not answer.
-    pub fn logs(&self) -> BoxFuture<'_, Result<Vec<StepLog>, Error>> {
+    pub fn logs(self) -> BoxFuture<'a, Result<Vec<StepLog>, Error>> {
         Box::pin(async move {
-            let rows = self.shared.kernel.all_rows(keys::logs(self.id()), b"").await?;
+            let rows = self.handle.shared.kernel.all_rows(keys::logs(self.handle.id()), b"").await?;
             Ok(rows.iter().filter_map(|(_, row)| rows::read(row)).collect())
         })
     }

@@ -1,4 +1,4 @@
-//! One session in memory. Whoever brings an event drives the session as far as it goes; others leave their events in its
+//! One session in memory. The thread that brings an event drives the session as far as it goes; others leave their events in its
 //! inbox meanwhile. So a session is driven by one thread at a time, effects keep their order, and user code runs
 //! without a lock.
 

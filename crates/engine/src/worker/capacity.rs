@@ -345,7 +345,7 @@ impl Slot {
 
     /// Gives the slot back without waking the dispatcher, which is the one that calls this.
     pub(crate) fn release(self) {
-        let _nobody_is_told = lock(&self.held).give_back();
+        let _had_places = lock(&self.held).give_back();
     }
 }
 

@@ -96,7 +96,7 @@ impl Worker {
             if let (Some(known), Some(state)) = (self.shared.runs.known(run), state)
                 && known.plan.keys.generation == state.generation
             {
-                // Settings that cannot be read now are read by whoever commits next.
+                // Settings that cannot be read now are read before the next commit.
                 if self.shared.runs.read_settings(&known.plan, state).await? {
                     known.set_state(state);
                 }

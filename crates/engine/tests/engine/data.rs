@@ -168,8 +168,10 @@ async fn files_of_one_name_stay_apart_and_no_scratch_is_left() {
     let report = proof.drive(handle.wait()).await.unwrap();
     assert!(report.status == RunStatus::Done, "{report}");
     let into = here.join("outputs");
-    assert_eq!(read(&proof.drive(handle.output_into("all", Some(&into))).await.unwrap()), "0 1 2 end");
-    let Data::List(files) = proof.drive(handle.output_into("files", Some(&into))).await.unwrap() else { panic!() };
+    assert_eq!(read(&proof.drive(handle.outputs().output_into("all", Some(&into))).await.unwrap()), "0 1 2 end");
+    let Data::List(files) = proof.drive(handle.outputs().output_into("files", Some(&into))).await.unwrap() else {
+        panic!()
+    };
     assert_eq!(files.iter().map(|file| read(&file)).collect::<String>(), "0 1 2 ");
     proof.drive(engine.close()).await.unwrap();
     assert!(!scratch.exists() || std::fs::read_dir(&scratch).unwrap().next().is_none(), "scratch is left");

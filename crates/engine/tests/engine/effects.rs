@@ -147,14 +147,17 @@ async fn a_payment_of_a_dead_worker_can_be_decided_before_a_takeover() {
         let lost = Lost::new(None);
         lost.die().await;
         let (idle, handle) = lost.idle().await;
-        let begun = handle.started_steps().await.unwrap();
+        let begun = handle.steps().started_steps().await.unwrap();
         assert_eq!(begun.iter().map(|begun| begun.step.address.as_str()).collect::<Vec<_>>(), ["/pay"]);
         assert_eq!(begun[0].held_until, None);
         assert!(handle.resolve("/pay", resolution.clone()).await.is_err(), "it is not put aside yet");
-        assert!(!handle.mark_unknown("/pay", idle.incarnation()).await.unwrap(), "somebody else started it");
+        assert!(!handle.steps().mark_unknown("/pay", idle.incarnation()).await.unwrap(), "somebody else started it");
         let by = begun[0].by;
-        assert!(handle.mark_unknown("/pay", by).await.unwrap() && !handle.mark_unknown("/pay", by).await.unwrap());
-        assert!(handle.started_steps().await.unwrap().is_empty());
+        assert!(
+            handle.steps().mark_unknown("/pay", by).await.unwrap()
+                && !handle.steps().mark_unknown("/pay", by).await.unwrap()
+        );
+        assert!(handle.steps().started_steps().await.unwrap().is_empty());
         handle.resolve("/pay", resolution).await.unwrap();
         idle.stop();
         let engine = lost.bed.engine(&lost.kit, Options::default());
@@ -176,12 +179,15 @@ async fn a_payment_with_a_live_worker_is_not_parked() {
     while lost.starts.load(SeqCst) == 0 {
         tokio::task::yield_now().await;
     }
-    let begun = handle.started_steps().await.unwrap();
+    let begun = handle.steps().started_steps().await.unwrap();
     assert_eq!(begun[0].by, engine.incarnation());
     assert!(begun[0].held_until.is_some());
     let by = begun[0].by;
-    assert!(!handle.mark_unknown("/pay", by).await.unwrap() && !handle.mark_unknown("/a", by).await.unwrap());
-    assert_eq!(handle.started_steps().await.unwrap(), begun);
+    assert!(
+        !handle.steps().mark_unknown("/pay", by).await.unwrap()
+            && !handle.steps().mark_unknown("/a", by).await.unwrap()
+    );
+    assert_eq!(handle.steps().started_steps().await.unwrap(), begun);
     engine.stop();
 }
 
@@ -231,7 +237,7 @@ async fn late_result_is_committed_between_the_release_of_a_claim_and_the_parking
         tell.send(500).unwrap();
         assert_eq!(show(&lost.world.hurry(handle.output("p")).await.unwrap()), "501", "taken over: {taken_over}");
         assert_eq!(starts.load(SeqCst), 1, "taken over: {taken_over}");
-        assert!(handle.started_steps().await.unwrap().is_empty());
+        assert!(handle.steps().started_steps().await.unwrap().is_empty());
         assert!(lost.bed.records.scan(shard, Scan::of(queue.claims(), 10)).await.unwrap().rows.is_empty());
         engine.stop();
     }

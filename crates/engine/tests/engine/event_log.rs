@@ -11,7 +11,7 @@ fn logging() -> Options {
 
 /// Plan and text of every event.
 async fn told(handle: &Handle) -> Vec<(u32, String)> {
-    let entries = handle.logged_events().await.unwrap();
+    let entries = handle.history().logged_events().await.unwrap();
     let told = entries.into_iter().filter_map(|entry| match entry.kind {
         LogEntryKind::Event(what) => Some((entry.plan, what.to_string())),
         _ => None,
@@ -46,7 +46,7 @@ async fn log_is_told_to_any_engine_sealed_when_the_run_ends_and_removed_with_it(
             let of_plan: Vec<_> = told.iter().filter(|(of, _)| *of == plan).map(|(_, what)| what.as_str()).collect();
             assert!(of_plan[0].starts_with("did start") && of_plan.last() == Some(&"did end: done"), "{of_plan:?}");
             assert!(commits(&told, plan) > elements as usize && commits(&told, 0) > ELEMENTS as usize);
-            let steps = handle.logged_steps().await.unwrap();
+            let steps = handle.history().logged_steps().await.unwrap();
             assert_eq!(steps, elements as u64 + 1, "a step that ran again counts once");
         }
         if is_forgotten {
@@ -68,7 +68,10 @@ async fn engine_that_keeps_no_log_writes_none() {
     let start = Start::new("r", chain(&one, 3).flow()).input("x", int(1));
     assert_eq!(proof.drive(proof.run_on(&engine, start)).await, "y=1");
     let handle = engine.find("r").await.unwrap();
-    assert_eq!((handle.logged_events().await.unwrap(), handle.logged_steps().await.unwrap()), (vec![], 0));
+    assert_eq!(
+        (handle.history().logged_events().await.unwrap(), handle.history().logged_steps().await.unwrap()),
+        (vec![], 0)
+    );
     assert!(!proof.rows().contains("\"E"), "{}", proof.rows());
     proof.drive(engine.close()).await.unwrap();
 }

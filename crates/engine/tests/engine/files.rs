@@ -203,12 +203,16 @@ async fn a_task_reads_the_object_itself_and_may_pass_it_on() {
         // A file that is handed out is independent: writing to it changes nothing in the store.
         for (output, name) in [("y", "x"), ("z", "other name")] {
             let into = place.join("out").join(output);
-            let Data::File(got) = handle.output_into(output, Some(&into)).await.unwrap() else { panic!("no file") };
+            let Data::File(got) = handle.outputs().output_into(output, Some(&into)).await.unwrap() else {
+                panic!("no file")
+            };
             assert_eq!((got.path.clone(), got.name.as_str()), (into.join(name), name));
             assert_eq!(fs::read(&got.path).unwrap(), content);
             fs::write(&got.path, "changed").unwrap();
             let again = place.join("again").join(output);
-            let Data::File(got) = handle.output_into(output, Some(&again)).await.unwrap() else { panic!("no file") };
+            let Data::File(got) = handle.outputs().output_into(output, Some(&again)).await.unwrap() else {
+                panic!("no file")
+            };
             assert_eq!(fs::read(&got.path).unwrap(), content);
         }
         let values = store.values().await.unwrap();
@@ -254,7 +258,7 @@ async fn twenty_thousand_files_go_in_and_a_directory_of_five_thousand_comes_out(
     let expected: i64 = (0..20_000).map(|n| n % 7).sum();
     assert_eq!(show(&handle.output("n").await.unwrap()), expected.to_string());
     let into = place.join("out");
-    let Data::List(files) = handle.output_into("dir", Some(&into)).await.unwrap() else { panic!("no list") };
+    let Data::List(files) = handle.outputs().output_into("dir", Some(&into)).await.unwrap() else { panic!("no list") };
     assert_eq!(files.len(), 5000);
     assert_eq!(fs::read_to_string(into.join("d/4999")).unwrap(), "4999");
     assert_eq!(fs::metadata(into.join("d/3000")).unwrap().len(), LARGE_BYTES as u64);

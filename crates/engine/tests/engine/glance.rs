@@ -89,7 +89,7 @@ async fn an_outline_names_every_step_as_it_was_written() {
     let key = start.key.clone();
     proof.run(start).await;
     let looker = looker(&proof);
-    let lines = looker.find(&key).await.unwrap().outline().await.unwrap().expect("it is not finished");
+    let lines = looker.find(&key).await.unwrap().steps().outline().await.unwrap().expect("it is not finished");
     let told: Vec<_> = lines.iter().map(|line| format!("{} {} {}", line.depth, line.address, line.kind)).collect();
     assert_eq!(told, ["0 /each each", "1 /each[*]/one task"]);
     assert_eq!(lines[1].task.as_deref(), Some("fails"));

@@ -38,7 +38,7 @@ async fn elements_that_wait_in_a_queue_move_to_that_of_their_new_class() {
     let engine = taking(&bed, &kit, &["default", "new"]);
     let handle = engine.start(start(&old)).await.unwrap();
     let waits = ["/each[0]/second", "/each[1]/second", "/each[2]/second"];
-    while handle.progress().await.unwrap().unwrap().under_way.iter().ne(&waits) {
+    while handle.steps().progress().await.unwrap().unwrap().under_way.iter().ne(&waits) {
         tokio::task::yield_now().await;
     }
     let preview = engine.preview(start(&new)).await.unwrap();
@@ -63,7 +63,7 @@ async fn another_worker_with_the_old_settings_delivers_to_the_new_queues() {
     let worker = taking(&bed, &kit, &["new"]);
     let handle = worker.start(start(&old)).await.unwrap();
     let waits = ["/each[0]/first", "/each[1]/first", "/each[2]/first"];
-    while handle.progress().await.unwrap().unwrap().under_way.iter().ne(&waits) {
+    while handle.steps().progress().await.unwrap().unwrap().under_way.iter().ne(&waits) {
         tokio::task::yield_now().await;
     }
     let other = bed.engine(&kit, Options { works: false, ..Options::default() });

@@ -127,7 +127,7 @@ async fn a_worker_leaves_steps_of_unknown_tasks_to_other_workers() {
     let handle = proof.drive(first.start(begin)).await.unwrap();
     proof.calm().await;
     assert_eq!(one.ran(), "/a0");
-    let lacking = handle.missing_tasks().await.unwrap();
+    let lacking = handle.steps().missing_tasks().await.unwrap();
     assert_eq!(lacking[0].to_string(), "waits for a worker that offers `two`, version 1");
     assert_eq!((lacking.len(), lacking[0].steps), (1, 1));
     // The step is not claimed in vain again and again.
@@ -143,7 +143,7 @@ async fn a_worker_leaves_steps_of_unknown_tasks_to_other_workers() {
     };
     assert_eq!(support::told(&handle, outputs).await, expected);
     assert_eq!((one.ran().as_str(), two.ran().as_str()), ("/a0 /a1 /a2", "/b0 /b1 /b2"));
-    assert!(handle.missing_tasks().await.unwrap().is_empty());
+    assert!(handle.steps().missing_tasks().await.unwrap().is_empty());
     proof.world.advance(60_000);
     proof.calm().await;
     proof.drive(second.close()).await.unwrap();
@@ -183,7 +183,7 @@ async fn a_run_that_waits_for_an_unserved_task_can_be_cancelled() {
         let user = proof.engine_on(proof.memory.clone(), Options { works: false, ..Options::default() });
         let handle = proof.drive(user.start(begin)).await.unwrap();
         proof.calm().await;
-        let lacking = handle.missing_tasks().await.unwrap();
+        let lacking = handle.steps().missing_tasks().await.unwrap();
         assert_eq!((lacking.len(), lacking[0].steps, lacking[0].class.as_str()), (1, 1, class));
         proof.drive(handle.cancel()).await.unwrap();
         assert_eq!(proof.drive(handle.wait()).await.unwrap().to_string(), "cancelled");

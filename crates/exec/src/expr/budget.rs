@@ -1,4 +1,4 @@
-//! The budget of one evaluation. An expression comes from a file that anyone may have written, and lists within lists
+//! The budget of one evaluation. An expression may come from an untrusted author, and lists within lists
 //! (`lists.range(1000000).map(x, lists.range(1000000))`) would keep a worker busy for years, or fill its memory.
 //!
 //! The evaluator has no bound of its own, so charges are inserted into the expression: an iteration is charged the

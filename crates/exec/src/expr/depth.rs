@@ -1,5 +1,5 @@
 //! Measures the depth of an expression before it is parsed: parser and evaluation use the stack for each level, and an
-//! expression comes from a file that anyone may have written.
+//! expression comes from a file that may come from an untrusted author.
 //!
 //! Text literals and comments are not counted. So this scanner must agree with the parser on what is text, to the byte:
 //! a source whose brackets look like text here but not to the parser could overflow the stack and end the process.

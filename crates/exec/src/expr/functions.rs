@@ -84,7 +84,7 @@ list|map.all(x, bool) -> bool · it holds for every element
 list|map.exists(x, bool) -> bool · it holds for some element
 list|map.exists_one(x, bool) -> bool · it holds for exactly one
 list|map.existsOne(x, bool) -> bool · the same
-list|map.map(x, any) -> list · what becomes of every element
+list|map.map(x, any) -> list · the results of an expression for every element
 list|map.map(x, bool, any) -> list · the same, of those for which it holds
 list|map.filter(x, bool) -> list · the elements for which it holds
 list.sortBy(x, any) -> same · in the order of a key

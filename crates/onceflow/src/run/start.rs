@@ -55,8 +55,8 @@ impl<O: Ports> Start<O> {
     }
 
     /// Sets the run's key. Starting the same key again is the same run, so take a key that stands for the work itself:
-    /// `order-17`. Without this, the run has a key that no other has, nobody can go on with it after a crash but the
-    /// engine itself, and nothing is remembered of it once it is done and its [`Run`] is dropped.
+    /// `order-17`. Without this, the run has a key that no other has: after a crash only the engine can go on with it, and
+    /// nothing is remembered of it once it is done and its [`Run`] is dropped.
     ///
     /// # Panics
     /// If the key is empty.
@@ -108,7 +108,7 @@ impl<O: Ports> Start<O> {
     }
 
     /// How long the result can be asked for, by [`Engine::find`] or by starting the same key again. Without this, a
-    /// week; of a run without a key, as long as somebody has its [`Run`].
+    /// week; of a run without a key, as long as its [`Run`] is alive.
     pub fn history(mut self, history: Duration) -> Self {
         self.has_history = true;
         self.with(|start| start.history_ms = ms(history))

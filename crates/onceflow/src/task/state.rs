@@ -15,7 +15,7 @@ use std::{fmt, ops::Deref, sync::Arc};
 ///
 /// #[task]
 /// async fn price(prices: State<Prices>, item: String) -> Result<u64, anyhow::Error> {
-///     prices.cents.get(&item).copied().ok_or_else(|| anyhow::anyhow!("nobody sells a {item}"))
+///     prices.cents.get(&item).copied().ok_or_else(|| anyhow::anyhow!("no price for {item}"))
 /// }
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), onceflow::Error> {

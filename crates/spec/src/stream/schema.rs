@@ -49,7 +49,10 @@ fn exactly_one(mut schema: Value, keys: &[&str]) -> Value {
 }
 
 fn on_error() -> Value {
-    one_of("What becomes of a record that cannot be read or computed; stop.", &["stop", "skip"])
+    one_of(
+        "Whether the stream stops at a record that cannot be read or computed, or skips it; stop.",
+        &["stop", "skip"],
+    )
 }
 
 fn format() -> Value {

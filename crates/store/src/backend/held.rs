@@ -343,7 +343,7 @@ mod tests {
         let fences = Fences::new(8);
         let take = Batch { claim: step(fences.next()).1.claim, ..Batch::new(SHARD) };
         let CommitResult::Applied(committed) = commit(&next, take) else { panic!("a claim refuses nothing") };
-        assert_eq!(committed.claimed, None, "it was granted to somebody else");
+        assert_eq!(committed.claimed, None, "it was granted to another worker");
     }
 
     #[test]

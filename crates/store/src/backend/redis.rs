@@ -8,7 +8,7 @@
 //! | `{prefix:shard}:rows` | every row, in one hash: kind, group and name are the field |
 //! | `…:names` | the places of plain rows in order (a sorted set without scores), but those of [`UNORDERED_GROUPS`](crate::records::UNORDERED_GROUPS) |
 //! | `…:free`, `…:held` | the places of queue rows that can be claimed; those that have a claim or a deadline |
-//! | `…:turns` | which lane of a queue was served last, while somebody waits |
+//! | `…:turns` | which lane of a queue was served last, while workers wait |
 //! | `…:clock` | the latest time the store's clock gave, and what tells the store from every other; goes when nobody asks for long |
 //!
 //! | a call when the connection is lost | |

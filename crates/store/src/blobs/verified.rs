@@ -1,7 +1,7 @@
 //! Remembers the digests of files of this machine that were read: a file is read for its digest once, and again only
 //! when its `stat` differs (device, inode, size, time of change, time of status change).
 //!
-//! The digest is a fact about an inode, whoever asks, so one table serves the whole process. A directory of objects
+//! The digest is a fact about an inode, so one table serves the whole process. A directory of objects
 //! keeps a copy of its part in a file, so that the next process need not read everything again: a hint, which may be
 //! lost or deleted at any time, and of which every entry carries a checksum.
 

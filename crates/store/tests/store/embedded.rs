@@ -227,7 +227,10 @@ async fn a_second_process_is_refused_by_name_when_the_owner_cannot_be_reached() 
     let refused = world.hurry(Embedded::open(dir.path(), Options::default(), world.clone())).await;
     let Err(error @ OpenError::Held { .. }) = refused else { panic!("not refused") };
     let error = error.to_string();
-    assert!(error.contains("in use by pid 77 on elsewhere since 1970-01-01 00:00:00 UTC: nobody serves"), "{error}");
+    assert!(
+        error.contains("in use by pid 77 on elsewhere since 1970-01-01 00:00:00 UTC: no process serves"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

@@ -396,7 +396,7 @@ async fn a_server_that_is_none_is_refused() {
     let world = RealWorld::here();
     let path = dir.path().join("s");
     let nobody = Socket::connect(&path, &*world).await;
-    assert!(matches!(nobody, Err(ConnectError::Nobody(_))));
+    assert!(matches!(nobody, Err(ConnectError::Unserved(_))));
     let listener = UnixListener::bind(&path).unwrap();
     let replies: [(&[u8], &str); 3] = [
         (b"HTTP/1.1 400 Bad Request", "does not speak onceflow's protocol"),
@@ -417,7 +417,7 @@ async fn a_server_that_is_none_is_refused() {
     }
     let leave = async { drop(listener.accept().await.unwrap()) };
     let (connected, ()) = join(Socket::connect(&path, &*world), leave).await;
-    assert!(matches!(connected, Err(ConnectError::Nobody(_))));
+    assert!(matches!(connected, Err(ConnectError::Unserved(_))));
 }
 
 /// Tells a process that it is a child, and where to connect.

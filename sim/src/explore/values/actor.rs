@@ -30,7 +30,7 @@ impl Table {
         Table { memory: Arc::new(Memory::new(world.clone())), world }
     }
 
-    /// Values as somebody sees them who need not wait.
+    /// Values as an actor sees them that need not wait.
     pub(super) fn values(&self) -> Values {
         Values::new(self.memory.clone(), self.world.clone(), Shard(0))
     }
@@ -82,7 +82,7 @@ struct Gate {
     told: blake3::Hasher,
 }
 
-/// Somebody at work.
+/// An actor at work.
 pub(super) struct Actor {
     work: Option<BoxFuture<'static, ()>>,
     gate: Arc<Mutex<Gate>>,

@@ -45,7 +45,7 @@ pub(super) async fn run(
     let engine = session.idle().await?;
     let handle = engine.find(&run.key).await?;
     handle.resolve(&failed.address, resolution).await?;
-    let left = handle.pending_undos().await?;
+    let left = handle.steps().pending_undos().await?;
     engine.close().await?;
     printer.say(format!("undoing {shown}: decided: {said}"));
     let exit = match left.first() {

@@ -149,7 +149,7 @@ fn again(last: &Try, plan: u32, attempt: u32) -> Option<String> {
         }
         (End::Failed(_), _) if attempt > last.attempt => Some(format!("because try {} failed", last.number)),
         (End::Failed(_), _) | (_, Some(_)) => Some(format!("by hand, after try {} failed", last.number)),
-        (End::Unsaid | End::Lost, _) => Some(String::from("because whoever ran it was gone")),
+        (End::Unsaid | End::Lost, _) => Some(String::from("because its worker was gone")),
         (End::Unknown, _) => Some(String::from("because an operator reported that it did not take effect")),
         (End::Done | End::Reused | End::Waits, _) => None,
     }
@@ -189,7 +189,7 @@ mod tests {
         let because: Vec<_> = tries.iter().map(|one| one.because.as_deref().unwrap_or("-")).collect();
         assert_eq!(
             because,
-            ["-", "because try 1 failed", "by hand, after try 2 failed", "because whoever ran it was gone", "-"]
+            ["-", "because try 1 failed", "by hand, after try 2 failed", "because its worker was gone", "-"]
         );
         assert_eq!(tries.iter().map(|one| one.number).collect::<Vec<_>>(), [1, 2, 3, 4, 1]);
         assert_eq!(tries.iter().map(|one| one.until.is_some()).collect::<Vec<_>>(), [true, true, false, true, false]);

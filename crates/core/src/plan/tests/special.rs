@@ -50,7 +50,7 @@ fn check_nodes(program: &Program, plan: &Plan, what: &str) {
         .filter_map(|source| if let Source::Node(node, _) = source { Some(node) } else { None })
         .collect();
     for ((at, node), was) in (0..).zip(&block.nodes).zip(&plan.nodes) {
-        assert!(node.op != NodeOp::Relay || read.contains(&at), "{what}: a relay speaks to nobody");
+        assert!(node.op != NodeOp::Relay || read.contains(&at), "{what}: a relay has no reader");
         let (NodeOp::Task(task), Some(was)) = (&node.op, was) else { continue };
         let was = &program.blocks[0].nodes[*was as usize];
         for ((port, is), had) in program.tasks[*task as usize].inputs.iter().zip(&node.inputs).zip(&was.inputs) {
@@ -212,7 +212,7 @@ fn no_opening_enables_more_than_a_batch_can() {
     let some_ran = (2..20).chain(300..600).map(|at| ((at, 0), ()));
     let known: BTreeMap<_, ()> = some_ran.chain([((0, 0), ())]).collect();
     let plan = specialise(&program, &known, &[0], None).expect("a plan");
-    assert_eq!(plan.reuse, [(2, (0, 0))], "that the others ran is enough, nobody reads them");
+    assert_eq!(plan.reuse, [(2, (0, 0))], "that the others ran is enough, no step reads them");
     assert_sound(&plan.program);
     let nodes = &plan.program.blocks[0].nodes;
     let mut enables = vec![0; nodes.len() + 1];

@@ -33,7 +33,7 @@ pub(crate) struct Orders {
     free: Vec<u32>,
     /// The turn of the next order: no two orders of a session have the same.
     turns: u32,
-    /// Orders that came, changed or went since they were last asked for, if anybody asks.
+    /// Orders that came, changed or went since they were last asked for, if they are asked for at all.
     touched: Option<Vec<OrderId>>,
     /// The turns that began before this had a row when changes were last asked for.
     stored: u32,

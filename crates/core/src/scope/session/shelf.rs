@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 pub(crate) struct Shelf<M> {
     next: u64,
     held: VecDeque<(u64, M)>,
-    /// The numbers that came or went since they were last asked for, if anybody asks.
+    /// The numbers that came or went since they were last asked for, if they are asked for at all.
     touched: Option<Vec<u64>>,
     /// Messages with lower numbers had a row when changes were last asked for.
     stored: u64,

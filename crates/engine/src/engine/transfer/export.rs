@@ -130,7 +130,7 @@ impl Handle {
                 rows.into_iter().map(|(name, row)| (name.as_bytes().to_vec(), row.to_vec())).collect()
             };
             let mut beside = beside;
-            beside.extend(self.exported_events().await?.map(|log| (String::from(EVENTS_NAME), log)));
+            beside.extend(self.history().exported_events().await?.map(|log| (String::from(EVENTS_NAME), log)));
             let carried = ExportedRun {
                 status: finished.status,
                 generation: finished.generation.0,

@@ -82,7 +82,7 @@ impl StartRecord<'_> {
             };
             match shared.commit(&self.work.run, &self.work.taken, None, &[], note).await? {
                 WorkCommit::Committed { position, .. } => return Ok(Some(position)),
-                // The run may be frozen for a new plan: whoever has the step when it goes on begins it.
+                // The run may be frozen for a new plan: the worker that has the step when it goes on begins it.
                 WorkCommit::Lost => return self.work.pause_and_give_back().await.map(|()| None),
                 // Another step took the number, or the reply was lost when this one did.
                 WorkCommit::DecideAgain => match self.free_number().await? {

@@ -150,7 +150,7 @@ fn memo_of_parked(
     let (plan, ready_step) = (&run.plan, parked.ready_step.clone());
     let (queue, name) =
         (plan.queue(ready_step.block, step.node), step.queue_name(plan.keys.run, ready_step.generation));
-    // Parked, so it has no ready row, and a claim of nobody.
+    // Parked, so it has no ready row, and a claim that no worker holds.
     let claim = WorkClaim { queue, name, fence, row: Row::default() };
     let taken = Taken { step, claim, ready_step, frame: frame.clone(), inbox: inbox.to_vec() };
     let node = taken.node(plan);

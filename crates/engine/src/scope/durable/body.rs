@@ -38,7 +38,7 @@ pub enum DurableBody {
     Activity(Arc<ActivityBody>),
     /// Opens a nested session; stream `i` of the scope leaves by port `i + 1`.
     Flow(Arc<DurableScope>),
-    /// Passes the message on after so many milliseconds, whatever becomes of processes meanwhile.
+    /// Passes the message on after so many milliseconds, also if processes end meanwhile.
     Sleep {
         /// The milliseconds.
         ms: u64,

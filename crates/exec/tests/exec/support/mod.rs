@@ -153,7 +153,7 @@ impl Lab {
         let mut values = Vec::new();
         for (name, ty) in &one.outputs {
             let into = self.directory.path().join("results").join(key).join(name);
-            let data = handle.output_into(name, Some(&into)).await.unwrap();
+            let data = handle.outputs().output_into(name, Some(&into)).await.unwrap();
             values.push(PortValue::from_data(data, ty).unwrap());
         }
         Ok(values)

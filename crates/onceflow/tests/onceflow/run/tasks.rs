@@ -196,7 +196,7 @@ async fn tasks_take_the_state_of_the_engine_by_its_type() {
     struct Rate(u64);
     #[task]
     async fn price(prices: State<Prices>, State(rate): State<Rate>, item: u64) -> Result<u64, anyhow::Error> {
-        let price = prices.cents.get(item as usize).ok_or_else(|| anyhow::anyhow!("nobody sells {item}"))?;
+        let price = prices.cents.get(item as usize).ok_or_else(|| anyhow::anyhow!("no price for {item}"))?;
         Ok(price * rate.0)
     }
     #[task(effect = pure, inline)]

@@ -125,7 +125,7 @@ impl ClaimRegistry {
     /// Waits until every living process has reported its claims, or its time is over; then guests are welcome.
     pub(super) async fn gather(&self) {
         let waited_ms = self.await_all(0, ARRIVE_MS_MAX).await;
-        if !self.nobody_is_awaited() {
+        if !self.awaits_no_member() {
             let missing = lock(&self.inner).awaited.len();
             tracing::warn!(
                 missing,
@@ -147,7 +147,7 @@ impl ClaimRegistry {
         self.changed.notify();
     }
 
-    fn nobody_is_awaited(&self) -> bool {
+    fn awaits_no_member(&self) -> bool {
         let inner = lock(&self.inner);
         inner.awaited.is_empty() || inner.is_closed
     }
@@ -162,10 +162,10 @@ impl ClaimRegistry {
                     lock(&self.inner).awaited.remove(&member);
                 }
             }
-            if self.nobody_is_awaited() || waited_ms >= ms_max {
+            if self.awaits_no_member() || waited_ms >= ms_max {
                 return waited_ms;
             }
-            let all = self.changed.until(|| self.nobody_is_awaited().then_some(()));
+            let all = self.changed.until(|| self.awaits_no_member().then_some(()));
             select(pin!(all), self.store.world.sleep(pause_ms)).await;
             waited_ms += pause_ms;
             pause_ms = (2 * pause_ms).min(LOOK_MS_MAX);

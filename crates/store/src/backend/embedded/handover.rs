@@ -1,5 +1,5 @@
 //! The handover that an owner leaves when it closes in order: every claim that stands, and whose it is. So the next
-//! owner knows them all, and waits for nobody.
+//! owner knows them all, and waits for none.
 //!
 //! The handover is the content of the lock's file while no process holds the lock. The process that takes the lock
 //! reads it and writes its own name there, so a handover is used once, by the next owner, or never. An owner that is

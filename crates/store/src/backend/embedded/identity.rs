@@ -46,7 +46,7 @@ pub(super) fn write(dir: &Path, id: u128) -> Result<(), OpenError> {
             continue;
         }
         match write_id(&path, id) {
-            // The log carries the id too: a full disk does not keep anybody from opening the store to make room.
+            // The log carries the id too: a full disk does not keep a process from opening the store to make room.
             Err(error) if error.kind() == io::ErrorKind::StorageFull && directory != dir => {
                 tracing::debug!(%error, ?path, "failed to write the store's id among its objects; the next opening does");
             }

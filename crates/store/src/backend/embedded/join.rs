@@ -28,7 +28,7 @@ use std::{
 
 /// How long to retry while a process holds the lock and none listens. That lasts for moments when an owner begins or is
 /// killed, and for one sync when it closes; longer means that the owner cannot be reached from here.
-pub(super) const NOBODY_MS_MAX: u64 = 10_000;
+pub(super) const UNSERVED_MS_MAX: u64 = 10_000;
 
 /// The same when the lock's file names another machine, where no socket leads to: only for the moment in which the file
 /// still names the last owner.
@@ -194,7 +194,7 @@ pub(super) async fn join(store: &Arc<StoreDir>) -> Result<Joined, OpenError> {
 
 fn patience_ms(holder: &Option<Holder>) -> u64 {
     let is_elsewhere = holder.as_ref().is_some_and(|holder| !holder.is_here());
-    if is_elsewhere { ELSEWHERE_MS_MAX } else { NOBODY_MS_MAX }
+    if is_elsewhere { ELSEWHERE_MS_MAX } else { UNSERVED_MS_MAX }
 }
 
 enum NotConnected {
@@ -208,7 +208,7 @@ async fn connect(store: &StoreDir) -> Result<Socket, NotConnected> {
     let connecting = pin!(Socket::join(address.path(), &*store.world, store.member.id, store.held.clone()));
     match select(connecting, store.world.sleep(READY_MS_MAX)).await {
         Either::Left((Ok(socket), _)) => Ok(socket),
-        Either::Left((Err(nobody @ ConnectError::Nobody(_)), _)) => Err(NotConnected::Yet(nobody.to_string())),
+        Either::Left((Err(unserved @ ConnectError::Unserved(_)), _)) => Err(NotConnected::Yet(unserved.to_string())),
         Either::Left((Err(refused @ ConnectError::Refused(_)), _)) => Err(NotConnected::Ever(refused.to_string())),
         Either::Right(_) => Err(NotConnected::Ever(format!("it did not answer within {READY_MS_MAX} ms"))),
     }

@@ -20,7 +20,7 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Becomes a member under an id that nobody had before.
+    /// Becomes a member under an id that no member had before.
     pub(super) fn join(dir: &Path, id: u128) -> io::Result<Self> {
         let members = dir.join(NAME);
         match members.is_dir() {
@@ -61,7 +61,7 @@ fn is_held(path: &Path) -> bool {
     })
 }
 
-/// The file is a plain one of the user who has the directory, to which nobody else may write.
+/// The file is a plain one of the user who has the directory, to which no other user may write.
 fn is_own(path: &Path) -> io::Result<bool> {
     let (file, members) = match (fs::symlink_metadata(path), path.parent().map(fs::metadata).transpose()?) {
         (Err(error), _) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(others(dir.path(), 1).unwrap(), [2]);
         two.leave();
         assert!(others(dir.path(), 1).unwrap().is_empty() && !is_alive(dir.path(), 2));
-        // As a killed process leaves it: the file stays, and nobody has it locked.
+        // As a killed process leaves it: the file stays, and no process has it locked.
         fs::write(members(dir.path()).path(3), "").unwrap();
         fs::write(dir.path().join(NAME).join(format!("{}{:032x}", alive::NEW, 4)), "").unwrap();
         assert!(is_alive(dir.path(), 1) && others(dir.path(), 1).unwrap().is_empty());
@@ -103,7 +103,7 @@ mod tests {
         let held = File::open(&target).unwrap();
         held.try_lock().unwrap();
         std::os::unix::fs::symlink(&target, &link).unwrap();
-        assert!(!is_alive(dir.path(), 5), "a link to somebody else's lock");
+        assert!(!is_alive(dir.path(), 5), "a link to the lock of another process");
         assert_eq!(fs::read_to_string(&target).unwrap(), "canary");
         drop(member);
     }

@@ -27,7 +27,7 @@ pub trait Files: Send + Sync + 'static {
 }
 
 /// An open file of a store's directory. Closed when dropped.
-#[expect(clippy::len_without_is_empty, reason = "nobody asks whether a file is empty")]
+#[expect(clippy::len_without_is_empty, reason = "no caller asks whether a file is empty")]
 pub trait StoreFile: Send + Sync {
     /// The length of the file.
     fn len(&self) -> io::Result<u64>;

@@ -29,8 +29,8 @@ use tokio::net::UnixStream;
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// There is no socket, or no process listens there, or the server went away. Try again, or serve.
-    #[error("nobody serves the store there: {0}")]
-    Nobody(Broken),
+    #[error("no process serves the store there: {0}")]
+    Unserved(Broken),
     /// A server is there that cannot be talked to. Trying again will not help.
     #[error("the store there cannot be shared: {0}")]
     Refused(Broken),
@@ -39,11 +39,11 @@ pub enum ConnectError {
 impl From<Broken> for ConnectError {
     fn from(broken: Broken) -> Self {
         use std::io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotConnected, NotFound, WouldBlock};
-        const NOBODY: [std::io::ErrorKind; 6] =
+        const ABSENT: [std::io::ErrorKind; 6] =
             [NotFound, ConnectionRefused, ConnectionReset, BrokenPipe, NotConnected, WouldBlock];
         match &broken {
-            Broken::Io(error) if NOBODY.contains(&error.kind()) => ConnectError::Nobody(broken),
-            Broken::Truncated => ConnectError::Nobody(broken),
+            Broken::Io(error) if ABSENT.contains(&error.kind()) => ConnectError::Unserved(broken),
+            Broken::Truncated => ConnectError::Unserved(broken),
             _ => ConnectError::Refused(broken),
         }
     }

@@ -22,6 +22,6 @@ pub trait Guests: Send + Sync + 'static {
 }
 
 /// Keeps no account.
-pub(super) struct Anybody;
+pub(super) struct AllGuests;
 
-impl Guests for Anybody {}
+impl Guests for AllGuests {}

@@ -2,7 +2,7 @@
 
 use super::{
     connection,
-    guests::{Anybody, Guests},
+    guests::{AllGuests, Guests},
     limits::{ACCEPT_RETRY_MS, CONNECTIONS_MAX, STOP_MS_MAX},
     protocol::Welcome,
 };
@@ -62,7 +62,7 @@ pub fn serve(
     welcome: Welcome,
     world: Arc<dyn World>,
 ) -> ServerHandle {
-    serve_guests(listener, records, Arc::new(Anybody), welcome, world)
+    serve_guests(listener, records, Arc::new(AllGuests), welcome, world)
 }
 
 /// The same, with an account of the guests.
