@@ -4,6 +4,7 @@
 //! Its space is written once before anything is measured and then used round and round, which is the best case: no sync
 //! ever carries metadata or newly prepared space.
 
+use crate::disk;
 use std::{
     fs,
     future::poll_fn,
@@ -125,7 +126,7 @@ impl Shared {
                 at = 0;
             }
             file.write_all_at(&bytes, at)?;
-            file.sync_data()?;
+            disk::synced(|| file.sync_data())?;
             at += bytes.len() as u64;
             totals.bytes += bytes.len() as u64;
             totals.syncs += 1;

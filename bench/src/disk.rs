@@ -1,4 +1,7 @@
 //! Directories on a real disk, how much of it they take, and a journal's directory that counts what is written to it.
+//!
+//! `BENCH_SYNC_US` replaces the disk: files are in memory, and each sync of a log sleeps for so long. For comparing two
+//! versions while others use the disk; such figures are no final ones.
 
 use onceflow_store::backend::journal::files::{Files, StoreDirectory, StoreFile};
 use std::{
@@ -7,20 +10,41 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::{
-        Arc,
+        Arc, LazyLock,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
-/// A directory under `bench/target`, where a disk is and not memory; gone when dropped.
+/// How long a sync sleeps in place of syncing, if `BENCH_SYNC_US` says so.
+static SIMULATED_SYNC: LazyLock<Option<Duration>> = LazyLock::new(|| {
+    let us = std::env::var("BENCH_SYNC_US").ok()?;
+    Some(Duration::from_micros(us.parse().expect("BENCH_SYNC_US is a number of microseconds")))
+});
+
+/// Syncs, or sleeps for as long as a sync is to take.
+pub fn synced(sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    match *SIMULATED_SYNC {
+        Some(takes) => {
+            std::thread::sleep(takes);
+            Ok(())
+        }
+        None => sync(),
+    }
+}
+
+/// A directory under `bench/target`, where a disk is and not memory, unless it is simulated; gone when dropped.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
 
 impl Scratch {
     /// An empty directory.
     pub fn new(name: &str) -> io::Result<Scratch> {
-        let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/scratch");
-        let path = target.join(format!("{name}-{}", std::process::id()));
+        let disk = match SIMULATED_SYNC.is_some() {
+            true => PathBuf::from("/dev/shm/onceflow-bench"),
+            false => Path::new(env!("CARGO_MANIFEST_DIR")).join("target/scratch"),
+        };
+        let path = disk.join(format!("{name}-{}", std::process::id()));
         fs::create_dir_all(&path)?;
         Ok(Scratch(path))
     }
@@ -43,6 +67,9 @@ impl Drop for Scratch {
 /// Waits until everything written so far, by whomever, is on the disk of the benchmarks: the writes that one side left
 /// in the page cache must not slow the syncs of the next.
 pub fn drain() -> io::Result<()> {
+    if SIMULATED_SYNC.is_some() {
+        return Ok(());
+    }
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("target");
     let status = Command::new("sync").arg("-f").arg(target).status()?;
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("sync -f failed: {status}"))) }
@@ -191,7 +218,7 @@ impl StoreFile for CountedFile {
         self.file.set_len(len)
     }
     fn sync(&self) -> io::Result<()> {
-        self.file.sync()?;
+        synced(|| self.file.sync())?;
         if self.written.is_unsynced.swap(false, Relaxed) {
             self.written.syncs.fetch_add(1, Relaxed);
         }

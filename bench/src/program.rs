@@ -1,6 +1,7 @@
 //! A benchmark as a program of its own, so that `bench/run NAME` builds only the peers it measures against.
 //!
-//! `BENCH_PART` names the only part to run; `BENCH_SCALE` (1 unless set) makes the long parts shorter.
+//! `BENCH_PART` names the only part to run; `BENCH_SCALE` (1 unless set) makes the long parts shorter; `BENCH_SYNC_US`
+//! simulates the disk (see [`disk`](crate::disk)).
 //!
 //! Exit code 0 although a target is missed, 1 if an answer was wrong or a peer did not run, 2 on bad usage.
 

@@ -22,7 +22,7 @@ mod world;
 
 /// The library's `sync`, with shuttle's locks.
 mod sync {
-    pub(crate) use shuttle::sync::{Mutex, MutexGuard};
+    pub(crate) use shuttle::sync::{Mutex, MutexGuard, atomic::AtomicU64};
 
     pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         mutex.lock().expect("a thread panicked while it held the store's lock")

@@ -1,7 +1,8 @@
-//! The locks of this crate. A lock is held for a few map operations, never across an await or a system call.
-//! `interleavings.rs` replaces this module by shuttle's locks, so that its scheduler decides every interleaving.
+//! The locks of this crate, and the number that is read without one. A lock is held for a few map operations, never across
+//! an await or a system call. `interleavings.rs` replaces this module by shuttle's, so that its scheduler decides every
+//! interleaving.
 
-pub(crate) use std::sync::{Mutex, MutexGuard};
+pub(crate) use std::sync::{Mutex, MutexGuard, atomic::AtomicU64};
 
 /// Takes a lock. A thread that panicked while it held the lock may have left rows half changed, so the panic spreads.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

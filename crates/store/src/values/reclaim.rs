@@ -201,7 +201,7 @@ impl ReclaimCall<'_> {
     /// Commits the batch of a round that touched so much. A batch that was refused changed nothing, and after a lost
     /// answer the next round reads what is there.
     async fn commit(&self, batch: Batch, did: Round) -> Result<Round, Error> {
-        Ok(match self.values.rows.try_commit(batch).await? {
+        Ok(match self.values.rows.try_commit(&batch).await? {
             Tried::Applied(_) => did,
             Tried::Refused(_) | Tried::Unknown(_) => Round::Again,
         })

@@ -10,7 +10,7 @@ use super::{
     update::{self, Asked, Facts},
     whole,
 };
-use crate::records::{self, CommitResult, Position, Records, Refused, get_one, walk};
+use crate::records::{self, CommitResult, Position, Records, Refused, commit_kept, get_one, walk};
 use onceflow_core::{Batch, Group, Key, Name, Require, Row, Shard, Timestamp, value::EdgeName};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -113,12 +113,12 @@ impl ValueRows {
     /// idempotent. [`Tried::Unknown`] means that it may have been applied, at any time until now. The caller may read
     /// whether the state is as it wanted, but must not decide anew.
     pub(super) async fn send(&self, batch: Batch) -> Result<Tried, Error> {
-        let lost = match self.try_commit(batch.clone()).await? {
+        let lost = match self.try_commit(&batch).await? {
             Tried::Unknown(why) => why,
             answered => return Ok(answered),
         };
         for _ in 0..limits::REPLIES_LOST_MAX {
-            match self.try_commit(batch.clone()).await {
+            match self.try_commit(&batch).await {
                 Ok(Tried::Applied(position)) => return Ok(Tried::Applied(position)),
                 Ok(Tried::Unknown(_)) => {}
                 // Refused because of its own first try, or of other writers: the store cannot tell.
@@ -129,17 +129,16 @@ impl ValueRows {
     }
 
     /// Commits a batch, and wakes the reclaim loop if the batch left something to reclaim.
-    pub(super) async fn try_commit(&self, batch: Batch) -> Result<Tried, Error> {
-        let rings = self.news.concerns(&self.keys, &batch);
-        let requires = batch.requires.clone();
-        match self.records.commit(batch).await {
+    pub(super) async fn try_commit(&self, batch: &Batch) -> Result<Tried, Error> {
+        let rings = self.news.concerns(&self.keys, batch);
+        match commit_kept(&*self.records, batch).await {
             Ok(CommitResult::Applied(committed)) => {
                 if rings || !committed.fired.is_empty() {
                     self.news.notify();
                 }
                 Ok(Tried::Applied(committed.position))
             }
-            Ok(CommitResult::Refused(Refused { which, .. })) => Ok(Tried::Refused(requires[which].clone())),
+            Ok(CommitResult::Refused(Refused { which, .. })) => Ok(Tried::Refused(batch.requires[which].clone())),
             Err(why @ records::Error::Unknown(_)) => {
                 tracing::debug!(%why, "the answer to a batch was lost");
                 Ok(Tried::Unknown(why))

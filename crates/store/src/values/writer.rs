@@ -89,7 +89,7 @@ pub(super) async fn abandon(rows: &ValueRows, writer: u128) -> Result<(), Error>
             blob::abandon_upload(&rows.keys, &mut batch, name, row.clone());
         }
         // Refused if another process did the same, or the upload was committed, meanwhile.
-        if batch.ops.is_empty() || matches!(rows.try_commit(batch).await?, Tried::Applied(_)) && !page.more {
+        if batch.ops.is_empty() || matches!(rows.try_commit(&batch).await?, Tried::Applied(_)) && !page.more {
             return Ok(());
         }
     }

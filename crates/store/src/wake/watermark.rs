@@ -3,22 +3,25 @@
 
 use crate::{
     records::{Error, Position},
-    sync::{Mutex, lock},
+    sync::{AtomicU64, Mutex, lock},
 };
 use std::{
     future::poll_fn,
+    sync::atomic::Ordering,
     task::{Poll, Waker},
 };
 
 /// The progress of something, for many callers that wait for a position.
 #[derive(Default)]
 pub(crate) struct Watermark {
+    /// The mark. It rises under the lock, so that a waiter that looks there is not missed; most callers only ask whether
+    /// it has reached them, which takes no lock from the thousands that come and go.
+    reached: AtomicU64,
     inner: Mutex<Inner>,
 }
 
 #[derive(Default)]
 struct Inner {
-    reached: Position,
     failed: Option<Error>,
     tickets: u64,
     /// The waiters, in order of arrival. A list, because they come and are woken by the thousand, and hardly any leaves
@@ -34,13 +37,13 @@ struct Waiting {
 
 impl Watermark {
     pub(crate) fn at(position: Position) -> Self {
-        Watermark { inner: Mutex::new(Inner { reached: position, ..Inner::default() }) }
+        Watermark { reached: AtomicU64::new(position.0), ..Watermark::default() }
     }
 
     /// Raises the mark and wakes those it has reached.
     pub(crate) fn raise(&self, to: Position) {
         let mut inner = lock(&self.inner);
-        inner.reached = inner.reached.max(to);
+        self.reached.fetch_max(to.0, Ordering::Release);
         if inner.waiting.is_empty() {
             return;
         }
@@ -65,7 +68,7 @@ impl Watermark {
 
     /// The mark has reached `position`.
     pub(crate) fn has_reached(&self, position: Position) -> bool {
-        lock(&self.inner).reached >= position
+        self.reached.load(Ordering::Acquire) >= position.0
     }
 
     /// A caller waits for the mark to rise.
@@ -82,9 +85,13 @@ impl Watermark {
     pub(crate) async fn reach_asking(&self, position: Position, ask: impl Fn()) -> Result<(), Error> {
         let mut waiter = Waiter { mark: self, ticket: None };
         poll_fn(|context| {
+            // The call that raised or failed the mark takes us out of the line, so there is no waiter to give up.
+            if self.has_reached(position) {
+                waiter.ticket = None;
+                return Poll::Ready(Ok(()));
+            }
             let mut inner = lock(&self.inner);
-            // The call that raised or failed the mark has taken us out of the line, so there is no waiter to give up.
-            if inner.reached >= position {
+            if self.has_reached(position) {
                 waiter.ticket = None;
                 return Poll::Ready(Ok(()));
             }

@@ -30,7 +30,7 @@ impl Repair<'_> {
         for finding in report.findings().filter(|finding| finding.is_about_truth() == truth_is_broken) {
             let Some(batch) = self.remedy(finding).await? else { continue };
             tracing::warn!(%finding, "repairing");
-            match self.values.rows.try_commit(batch).await? {
+            match self.values.rows.try_commit(&batch).await? {
                 Tried::Applied(_) | Tried::Refused(_) | Tried::Unknown(_) => {}
             }
         }

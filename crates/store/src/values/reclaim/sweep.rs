@@ -10,7 +10,7 @@ use super::{
     turn::{Known, Seen},
 };
 use crate::{
-    records::{Page, Scan},
+    records::{Page, Scan, get_one},
     values::{
         ValueId, Values, limits,
         rows::ValueRows,
@@ -298,6 +298,15 @@ impl<'a> Sweep<'a> {
     /// batch requires each count as it was read.
     async fn look_up(&self, ids: impl Iterator<Item = &ValueId>) -> Result<Vec<Option<Row>>, Error> {
         let ValueRows { keys, records, shard, .. } = &self.values.rows;
+        if records.in_process().is_some() {
+            // Each answers at once; a chain is followed value by value, and a wait for many costs more than the look.
+            let mut rows = Vec::with_capacity(2 * ids.size_hint().0);
+            for id in ids {
+                rows.push(get_one(&**records, *shard, keys.value(id)).await?);
+                rows.push(get_one(&**records, *shard, keys.count(id)).await?);
+            }
+            return Ok(rows);
+        }
         let (values, counts): (Vec<_>, Vec<_>) = ids.map(|id| (keys.value(id), keys.count(id))).unzip();
         // All at once: on a server, each would be a round trip.
         let values = values.chunks(limits::VALUES_READ_MAX).map(|some| records.get(*shard, some));
