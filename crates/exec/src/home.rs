@@ -126,6 +126,7 @@ fn of_run(run: RunId) -> PathBuf {
 /// removed once the process is gone.
 pub(crate) fn fresh(step: &str) -> String {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
+    assert!(!step.is_empty() && !step.contains('/'), "{step:?} names an output outside of its directory");
     format!("{step}.{}-{}", NUMBER.fetch_add(1, Relaxed), std::process::id())
 }
 
@@ -248,7 +249,9 @@ pub fn safe(address: &str) -> String {
         return name;
     }
     name.truncate(NAME_BYTES_MAX - 20);
-    format!("{name}~{}", &blake3::hash(address.as_bytes()).to_hex()[..16])
+    let name = format!("{name}~{}", &blake3::hash(address.as_bytes()).to_hex()[..16]);
+    assert!(name.len() <= NAME_BYTES_MAX, "{name} leaves no room for the suffixes of logs and outputs");
+    name
 }
 
 /// File systems allow 255 bytes; the rest is for suffixes.

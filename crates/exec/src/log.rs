@@ -128,6 +128,7 @@ impl Log {
             false => self.head[self.head.len().saturating_sub(BYTES_MAX)..].iter().chain(&self.tail).copied().collect(),
         };
         let kept = &all[all.len().saturating_sub(BYTES_MAX)..];
+        assert!(kept.len() as u64 <= self.total, "the end of a log is longer than the log");
         match self.total - kept.len() as u64 {
             0 => kept.to_vec(),
             cut => [format!("… {cut} bytes left out …\n").as_bytes(), kept].concat(),
@@ -185,6 +186,8 @@ impl Log {
 
     /// Rewrites a file that grew too long: head, mark of the cut, tail.
     fn rewrite(&mut self) {
+        let head = usize::try_from(self.total).map_or(HEAD_BYTES_MAX, |total| total.min(HEAD_BYTES_MAX));
+        assert_eq!(self.head.len(), head, "the head of a log is full before its tail begins: the file is cut after it");
         let cut = self.total - (self.head.len() + self.tail.len()) as u64;
         let mut content = Vec::with_capacity(self.tail.len() + 64);
         if cut > 0 {

@@ -21,6 +21,8 @@ impl Mask {
         all.retain(|secret| !secret.is_empty());
         all.sort_by(|a, b| b.len().cmp(&a.len()).then(a.cmp(b)));
         all.dedup();
+        assert!(all.is_sorted_by_key(|secret| usize::MAX - secret.len()), "of a long secret, the end would be shown");
+        assert!(all.iter().all(|secret| !secret.is_empty()), "an empty secret is everywhere: nothing would be shown");
         Mask { secrets: all }
     }
 
@@ -81,6 +83,9 @@ impl Stream {
             at += 1;
         }
         self.held.drain(..at);
+        assert!(!is_last || self.held.is_empty(), "the last bytes of an output are held back for ever");
+        let longest = self.mask.secrets.first().map_or(0, Vec::len);
+        assert!(self.held.len() <= longest, "more bytes are held back than could begin a secret");
         clean
     }
 }

@@ -44,6 +44,7 @@ pub(crate) fn collect(
         };
         values.push(value);
     }
+    assert_eq!(values.len(), ports.len(), "an output of the step was not read");
     Ok(values)
 }
 

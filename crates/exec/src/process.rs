@@ -186,6 +186,10 @@ impl RunningProcess {
     /// Notes that the process has ended, and ends what is left of its group.
     /// Returns true if nothing was left.
     fn ended(&mut self) -> bool {
+        assert!(
+            self.child.is_some(),
+            "the group of a process is ended once: its id may belong to another process by now"
+        );
         self.child = None;
         let is_alone = self.group.is_none_or(|group| test_kill_process_group(group).is_err());
         signal(self.group, Signal::KILL);
@@ -203,7 +207,13 @@ fn signal(group: Option<Pid>, signal: Signal) {
 
 impl Drop for RunningProcess {
     fn drop(&mut self) {
-        let Some(child) = self.child.take() else { return };
+        let Some(child) = self.child.take() else {
+            assert!(
+                self.held.is_none(),
+                "a group that has ended is still in the guard's table: the guard would end another"
+            );
+            return;
+        };
         // Killed at once: an undo or a retry of the step may start as soon as this is dropped.
         signal(self.group, Signal::KILL);
         let ending = EndingGroup { child, group: self.group, _held: self.held.take() };

@@ -38,11 +38,13 @@ fn compute(step: &Step, inputs: Vec<Data>) -> Result<Vec<PortValue>, Failure> {
     let one = |(source, port): (&String, &onceflow_core::model::Port)| {
         expr::eval_as(source, &scope, &port.ty).map_err(|error| job::uncomputed(&error))
     };
+    assert_eq!(action.outputs.len(), spec.outputs.len(), "{} computes one expression for each output", step.address());
     action.outputs.iter().zip(&spec.outputs).map(one).collect()
 }
 
 fn scope(step: &Step, spec: &TaskSpec, inputs: Vec<Data>) -> Result<Bindings, Failure> {
     let mut scope = job::scope(step, spec);
+    assert_eq!(inputs.len(), spec.inputs.len(), "{} gets one value for each input of its task", step.address());
     for (at, data) in inputs.into_iter().enumerate() {
         scope.bind(&spec.inputs[at].name, job::input(spec, at, data)?);
     }
@@ -51,6 +53,7 @@ fn scope(step: &Step, spec: &TaskSpec, inputs: Vec<Data>) -> Result<Bindings, Fa
 
 fn give(step: &Step, values: Vec<PortValue>) -> Result<Vec<Data>, Failure> {
     let (spec, _) = crate::action(step)?;
+    assert_eq!(values.len(), spec.outputs.len(), "{} gives one value for each output of its task", step.address());
     values.into_iter().zip(&spec.outputs).map(|(value, port)| job::give(value, port)).collect()
 }
 

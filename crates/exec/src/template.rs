@@ -46,6 +46,16 @@ pub fn parse(text: &str) -> Result<Parsed, Vec<TemplateError>> {
     let mut reader =
         TemplateParser { text, parsed: Parsed::default(), wrong: vec![], plain: String::new(), plain_from: 0 };
     reader.read();
+    let Parsed { template, spans } = &reader.parsed;
+    assert_eq!(template.0.len(), spans.len(), "every part of a template has its place in the text");
+    assert!(
+        spans.is_sorted_by(|one, next| one.end <= next.start),
+        "a mistake would be shown at another part: {spans:?}"
+    );
+    assert!(
+        spans.iter().all(|span| span.start <= span.end && span.end <= text.len()),
+        "{spans:?} is outside of the text"
+    );
     match reader.wrong.is_empty() {
         true => Ok(reader.parsed),
         false => Err(reader.wrong),

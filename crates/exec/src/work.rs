@@ -165,6 +165,7 @@ impl WorkDir {
         };
         let staged = staged
             .map_err(|error| codes::work(format!("input `{}` could not be put in place", at.display()), &error))?;
+        assert!(to.starts_with(&self.path) && to != self.path, "input {at:?} is put outside of the work directory");
         self.inputs.push(StagedInput { name: at.display().to_string(), staged });
         file.path = to;
         Ok(())
@@ -214,6 +215,7 @@ impl WorkDir {
             Some(to) => to.clone(),
             None => self.take_one(&file.path)?,
         };
+        assert!(!to.starts_with(&self.path), "output {to:?} would go with the work directory before it is stored");
         let from = std::mem::replace(&mut file.path, to.clone());
         taken.insert(from, to);
         Ok(())

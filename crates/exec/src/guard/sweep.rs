@@ -3,7 +3,7 @@
 use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal, test_kill_process_group,
 };
-use std::time::Duration;
+use std::{fs::File, io::Read, time::Duration};
 
 /// The pause between two scans.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -64,7 +64,13 @@ fn marked(mark: &str) -> bool {
     found
 }
 
+/// Bytes of an environment that are read at once. Most fit; read from small to large, as a file of unknown size is, each
+/// would take eight calls, and every run ends with a look at all processes.
+const ENVIRONMENT_BYTES: usize = 8 << 10;
+
 fn has_mark(process: &std::path::Path, mark: &str) -> bool {
-    let environment = std::fs::read(process.join("environ")).unwrap_or_default();
+    let mut environment = Vec::with_capacity(ENVIRONMENT_BYTES);
+    // A process that is gone, or another user's, has no mark that could be read.
+    let _read = File::open(process.join("environ")).and_then(|mut file| file.read_to_end(&mut environment));
     environment.windows(mark.len()).any(|window| window == mark.as_bytes())
 }

@@ -89,11 +89,14 @@ impl GroupTable {
     pub(super) fn enter(&self, group: Pid) -> u64 {
         let entry = {
             let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-            entries.0.pop().unwrap_or_else(|| {
+            let entry = entries.0.pop().unwrap_or_else(|| {
                 entries.1 += 1;
                 entries.1 - 1
-            })
+            });
+            assert!(!entries.0.contains(&entry), "entry {entry} of the guard's table is given to two groups");
+            entry
         };
+        assert!(group.as_raw_nonzero().get() > 1, "group {group:?} would stand for every process, or for init's");
         self.write(entry, i64::from(group.as_raw_nonzero().get()), sweep::started(group).unwrap_or(0));
         entry
     }
@@ -111,6 +114,7 @@ impl GroupTable {
     fn write(&self, entry: u64, group: i64, started: u64) {
         let mut bytes = group.to_ne_bytes().to_vec();
         bytes.extend(started.to_ne_bytes());
+        assert_eq!(bytes.len() as u64, ENTRY_BYTES, "an entry of the guard's table reaches into the next one");
         if let Err(error) = self.file.write_all_at(&bytes, HEADER_BYTES + entry * ENTRY_BYTES) {
             tracing::warn!(%error, "failed to tell the guard of a command: it may outlive this process if that is killed");
         }

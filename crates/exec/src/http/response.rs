@@ -60,6 +60,8 @@ pub(super) async fn outputs(
     let reads = http.outputs.iter().any(|capture| !is_file(capture));
     let bytes = receive(&mut answer, what, file, reads).await?;
     names.set("body", body(&bytes, says_json));
+    // The flow is checked: so many captures were made from the same declarations as the ports.
+    assert_eq!(spec.outputs.len(), http.outputs.len(), "every output of {what} is read from a place of its own");
     let mut given = Vec::with_capacity(spec.outputs.len());
     for (port, capture) in spec.outputs.iter().zip(&http.outputs) {
         let wrong = |why: String| {
@@ -81,6 +83,7 @@ pub(super) async fn outputs(
         };
         given.push(job::give(value, port)?);
     }
+    assert_eq!(given.len(), spec.outputs.len(), "{what} gives one value for each output of its task");
     Ok(given)
 }
 

@@ -72,6 +72,7 @@ pub(crate) fn plan(
         }
         planned.push(ExpectedOutput::Path(named));
     }
+    assert_eq!(planned.len(), ports.len().min(captures.len()), "an output would be looked for in the place of another");
     Ok(planned)
 }
 
@@ -117,6 +118,7 @@ fn named(pattern: String, is_glob: bool) -> Result<PathPattern, (String, &'stati
         Some(_) => {}
     }
     let pattern = parts.join("/");
+    assert!(!pattern.starts_with('/') && !pattern.is_empty(), "output {pattern:?} would be looked for outside");
     let glob = match is_glob {
         false => None,
         true => {

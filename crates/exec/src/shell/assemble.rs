@@ -6,7 +6,7 @@
 
 use super::{Dialect, Piece, Scanned, Unfit, Use, text_of, words_of};
 use crate::value::PortValue;
-use std::{fmt::Write, path::Path};
+use std::{collections::BTreeSet, fmt::Write, path::Path};
 
 /// A command ready for a shell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -97,6 +97,7 @@ impl Build<'_> {
 
     /// Puts a variable into the environment; returns the value if it is too long.
     fn set_env(&mut self, name: &str, value: String) -> Result<(), String> {
+        assert!(name.starts_with("_onceflow_"), "variable {name} would replace one of the user's");
         let bytes = name.len() + value.len();
         if bytes > ENV_VALUE_BYTES_MAX || self.env_bytes + bytes > ENV_BYTES_MAX {
             return Err(value);
@@ -173,6 +174,12 @@ impl Build<'_> {
     /// user's.
     fn finish(mut self) -> Assembled {
         let names: Vec<_> = self.done.env.iter().map(|(name, _)| name.as_str()).collect();
+        let passed: usize = self.done.env.iter().map(|(name, value)| name.len() + value.len()).sum();
+        assert_eq!(passed, self.env_bytes, "the environment is not what was counted: the shell might not start");
+        let distinct: BTreeSet<_> =
+            names.iter().copied().chain(self.done.files.iter().map(|it| it.0.as_str())).collect();
+        let all = names.len() + self.done.files.len();
+        assert_eq!(distinct.len(), all, "two values of a command are passed under one name");
         let hide = match (names.is_empty(), self.dialect) {
             (true, _) => String::new(),
             (false, Dialect::Bash) => format!("export -n {}; ", names.join(" ")),

@@ -44,6 +44,7 @@ pub(super) fn scan(template: &Template, dialect: Dialect) -> Result<Scanned, Vec
     let mut scan = Scan { units, at: 0, dialect, frames, pending: vec![], pieces: vec![], refused: vec![] };
     let end = scan.units.len();
     scan.run(end);
+    assert_eq!(scan.at, end, "the text of a command was not read to its end");
     scan.end_word();
     // The shell itself reports a `[[` or `case` without an end; a quote that stays open may have misled the scanner.
     if let Some(open) = scan.frames.get(1) {
@@ -51,7 +52,12 @@ pub(super) fn scan(template: &Template, dialect: Dialect) -> Result<Scanned, Vec
         scan.refuse_from(from, "the quotes and brackets around this hole could not be followed to their end");
     }
     match scan.refused.is_empty() {
-        true => Ok(Scanned { pieces: scan.pieces }),
+        true => {
+            let holes = scan.pieces.iter().filter(|piece| matches!(piece, Piece::Hole(..))).count();
+            let parts = template.0.iter().filter(|part| matches!(part, TemplatePart::Hole(_))).count();
+            assert!(holes >= parts, "a hole of the template would be left out of the command: {holes} of {parts}");
+            Ok(Scanned { pieces: scan.pieces })
+        }
         false => Err(scan.refused),
     }
 }

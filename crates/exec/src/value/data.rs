@@ -132,7 +132,11 @@ fn encode(value: PortValue, ty: &Type, shared: &mut BytesMut) -> Data {
             }
             Data::List(parts.into())
         }
-        (_, value) => write(&value, shared),
+        (ty, value) => {
+            let has_files = matches!(ty, Type::File | Type::Directory | Type::Bytes);
+            assert!(!has_files, "a value of type {ty} is written as text: its bytes would be lost with their path");
+            write(&value, shared)
+        }
     }
 }
 

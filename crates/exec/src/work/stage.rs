@@ -112,6 +112,7 @@ fn link(original: &Path, at: &Path, data: &fs::Metadata) -> io::Result<Staged> {
     let users = linked.entry(inode).or_default();
     let others: Vec<_> = users.iter().filter_map(Weak::upgrade).collect();
     for user in others.iter().chain((!others.is_empty()).then_some(&ours)) {
+        assert_eq!(user.inode, inode, "a step is blamed for a change of a file that it has no link to");
         user.is_shared.store(true, Relaxed);
     }
     users.push(Arc::downgrade(&ours));
@@ -122,6 +123,10 @@ fn link(original: &Path, at: &Path, data: &fs::Metadata) -> io::Result<Staged> {
 impl Staged {
     fn of(path: &Path, data: &fs::Metadata, link: Option<Arc<LinkedInode>>) -> Self {
         let (inode, modified) = ((data.dev(), data.ino()), (data.mtime(), data.mtime_nsec()));
+        assert!(
+            link.as_ref().is_none_or(|link| link.inode == inode),
+            "{path:?} is linked as another file than is compared"
+        );
         Staged { path: path.to_owned(), inode, size: data.size(), modified, link }
     }
 
