@@ -2,6 +2,7 @@
 //! answers in a few words how the input came out otherwise: an input that comes out as none before is worth keeping.
 
 mod batches;
+mod block;
 mod expr;
 mod flow;
 mod journal;
@@ -20,7 +21,8 @@ pub struct Target {
 }
 
 /// All of them.
-pub static TARGETS: [Target; 5] = [flow::TARGET, expr::TARGET, journal::TARGET, socket::TARGET, batches::TARGET];
+pub static TARGETS: [Target; 6] =
+    [flow::TARGET, expr::TARGET, journal::TARGET, socket::TARGET, batches::TARGET, block::TARGET];
 
 /// The target of this name.
 pub fn find(name: &str) -> Option<&'static Target> {

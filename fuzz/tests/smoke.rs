@@ -36,6 +36,11 @@ fn any_bytes_on_the_socket_leave_other_guests_served_and_the_server_stoppable() 
 }
 
 #[test]
+fn any_bytes_are_refused_as_a_block_or_have_the_records_of_their_header() {
+    hold("block", 4000);
+}
+
+#[test]
 fn backends_answer_any_batch_as_the_model_does() {
     hold("batches", 400);
 }
