@@ -25,6 +25,17 @@ pub(crate) fn name(session: &SessionView) -> String {
     session.path.iter().fold(step, |name, part| format!("{name}/{part}"))
 }
 
+/// The orders that wait for an event, each with the name of its operation.
+pub(crate) fn waiting<'a>(sessions: &'a [SessionView], event: &'a str) -> Vec<(String, &'a OrderView)> {
+    let of = |session: &'a SessionView| {
+        let orders = session.waits.iter().filter(move |order| order.event.as_deref() == Some(event));
+        orders
+            .filter(|order| !order.is_cancelled)
+            .map(move |order| (format!("{}/{}", name(session), order.name), order))
+    };
+    sessions.iter().flat_map(of).collect()
+}
+
 /// Where a session stands, in words.
 fn standing(session: &SessionView) -> String {
     match (session.phase, &session.cancelled) {
@@ -58,6 +69,7 @@ fn kind(work: OrderWork) -> &'static str {
         OrderWork::Nested => "scope",
         OrderWork::Cleanup => "cleanup",
         OrderWork::Sleep => "sleep",
+        OrderWork::Event => "event",
         OrderWork::Inline => "inline",
     }
 }
@@ -100,9 +112,12 @@ fn waited(order: &OrderView, now_ms: u64) -> String {
     let kind = match order.kind {
         OrderWork::Cleanup => "cleanup ",
         OrderWork::Nested => "the nested scope ",
-        OrderWork::Task | OrderWork::Sleep | OrderWork::Inline => "",
+        OrderWork::Task | OrderWork::Sleep | OrderWork::Event | OrderWork::Inline => "",
     };
     let mut text = format!("{kind}{}", order.name);
+    if let Some(event) = &order.event {
+        text.push_str(&format!(", for `{event}`"));
+    }
     if order.is_cancelled {
         text.push_str(", which was told to end");
     }
@@ -120,7 +135,7 @@ fn waited(order: &OrderView, now_ms: u64) -> String {
 pub(crate) fn to_json(sessions: &[SessionView]) -> Value {
     let wait = |order: &OrderView| {
         json!({
-            "operation": order.name, "kind": kind(order.kind), "key": order.key,
+            "operation": order.name, "kind": kind(order.kind), "key": order.key, "event": order.event,
             "message": order.message.as_ref().map(|row| bounded(message(row))),
             "told_to_end": order.is_cancelled, "until_ms": order.due.map(|due| due.as_ms()),
         })

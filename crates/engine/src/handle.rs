@@ -256,7 +256,7 @@ impl Handle {
     /// If the store does not answer.
     pub fn is_resolved<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
         Box::pin(async move {
-            let is_said = self.shared.row(said(self.id, id)).await?.is_some();
+            let is_said = self.shared.row(report_key(self.id, id)).await?.is_some();
             // The caller will not report again, so the row must be durable.
             self.shared.records.durable(self.shared.records.position()).await?;
             Ok(is_said)
@@ -270,7 +270,7 @@ impl Handle {
         note: Option<&'a str>,
     ) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
-            let note = note.map(|note| said(self.id, note));
+            let note = note.map(|note| report_key(self.id, note));
             let refused = |why: String| Error::Refused { key: self.key.clone(), why };
             let Some(run) = self.shared.runs.read_run(self.id).await? else {
                 return Err(Error::Ended { key: self.key.clone() });
@@ -337,7 +337,7 @@ impl Handle {
 
 /// The row that records a report under this id: it stands beside the reasons of steps, so that it is deleted with the
 /// run.
-fn said(run: RunId, id: &str) -> onceflow_core::Key {
+pub(crate) fn report_key(run: RunId, id: &str) -> onceflow_core::Key {
     let digest = blake3::hash(id.as_bytes());
     keys::reasons(run).key([REPORT, &digest.as_bytes()[..16]].concat())
 }

@@ -45,6 +45,8 @@ pub const CODES: &[(&str, &str)] = &[
     ("OF0141", "a function is not known, or does not take this"),
     ("OF0142", "a scope cannot run, or has what scopes in flow files do not have yet"),
     ("OF0143", "a setting of a scope cannot be met"),
+    ("OF0144", "a diagram has what cannot be said here"),
+    ("OF0145", "a diagram names a task that is not there"),
     ("OF0160", "steps of a stream read one another in a circle"),
     ("OF0161", "a flow that a stream calls gives a file"),
     ("OF0201", "the flow has no such input"),

@@ -399,6 +399,7 @@ fn operation() -> Value {
         ),
         ("watch", words("Operations: a record { at, why } whenever one gives nothing.")),
         ("sleep", reference("duration")),
+        ("wait", text("An event that `onceflow send` brings; its value is the message.", None)),
         ("next", reference("target")),
         ("err", described(reference("target"), "Where the failure of a task goes, as text.")),
         ("streams", named("Where the streams of a nested scope go.", reference("target"))),

@@ -6,9 +6,11 @@
 //! | `yaml` | text to tree: duplicates, aliases, depth |
 //! | [`fields`] | reading the keys of a map, and reporting its problems |
 //! | [`flow`] | the parts of a flow |
+//! | [`diagram`] | diagrams of crossflow, as flows |
 //! | [`step`] | the parts of a step |
 //! | [`scope`] | the parts of a scope |
 
+pub(crate) mod diagram;
 pub(crate) mod fields;
 pub(crate) mod flow;
 pub(crate) mod http;

@@ -193,5 +193,6 @@ fn word(work: &FileWork) -> String {
         FileWork::Trim(_) => "trim",
         FileWork::Watch(_) => "watch",
         FileWork::Sleep(_) => "sleep",
+        FileWork::Wait(_) => "wait",
     })
 }

@@ -9,13 +9,18 @@ use crate::{
     pending::{self, PendingStep},
     printer::Printer,
     run_meta::bounded,
+    scopes,
     session::Session,
     steps,
     verbs::ls::shell_word,
     words,
 };
 use onceflow_core::model::Port;
-use onceflow_engine::{ReportedOutcome, Resolution, Summary, UndecidedStep, task::Data};
+use onceflow_engine::{
+    ReportedOutcome, Resolution, Summary, UndecidedStep,
+    scope::{OrderView, SessionView},
+    task::Data,
+};
 use onceflow_exec::value::PortValue;
 use serde_json::json;
 
@@ -33,6 +38,21 @@ pub(crate) async fn run(args: &args::Send, location: StoreLocation, printer: &Pr
         return Ok(told(printer, &run, args, None));
     }
     let waiting = pending::aside(&handle).await?;
+    let sessions = scopes::open(&handle).await?;
+    if let Some((name, order)) = in_scope(&run, &sessions, &waiting, args)? {
+        let is_new = handle.deliver(order, message(args), args.id.as_deref()).await?;
+        let was_before = match &args.id {
+            Some(id) if !is_new => handle.is_resolved(id).await?,
+            _ => false,
+        };
+        engine.close().await?;
+        session.close().await?;
+        if !is_new && !was_before {
+            let what = format!("{name} of run `{}` does not wait for `{}` any more", run.key, args.event);
+            return Err(Fault::new(Exit::Waiting, codes::NOT_WAITING, what));
+        }
+        return Ok(told(printer, &run, args, is_new.then_some(name.as_str())));
+    }
     steps::must_be_known(&handle, args.step.as_deref()).await?;
     let step = meant(&run, &waiting, args)?;
     let values = values(args, &step.outputs)?;
@@ -52,6 +72,47 @@ pub(crate) async fn run(args: &args::Send, location: StoreLocation, printer: &Pr
     engine.close().await?;
     session.close().await?;
     Ok(told(printer, &run, args, is_new.then_some(step.as_str())))
+}
+
+/// Returns the operation of a scope that waits for the event, if one does and no step.
+fn in_scope<'a>(
+    run: &Summary,
+    sessions: &'a [SessionView],
+    waiting: &[PendingStep],
+    args: &'a args::Send,
+) -> Result<Option<(String, &'a OrderView)>, Fault> {
+    if waiting.iter().any(|waits| waits.event() == Some(&args.event)) {
+        return Ok(None);
+    }
+    let mut found = scopes::waiting(sessions, &args.event);
+    found.retain(|(name, _)| {
+        args.step.as_ref().is_none_or(|step| name == step || name.starts_with(&format!("{step}/")))
+    });
+    match found.len() {
+        0 => Ok(None),
+        1 => Ok(found.pop()),
+        // Orders of one operation are served in their order.
+        _ if found.iter().all(|(name, _)| *name == found[0].0) => Ok(Some(found.swap_remove(0))),
+        several => {
+            let names: Vec<_> = found.iter().map(|(name, _)| name.clone()).collect();
+            let what = format!("{several} operations of run `{}` wait for `{}`", run.key, args.event);
+            Err(Fault::new(Exit::No, codes::NOT_WAITING, what).hint(format!("--step says which: {}", names.join(", "))))
+        }
+    }
+}
+
+/// The message that the event brings to a scope: its value as JSON if it is JSON, else as text; or a record of named
+/// values.
+fn message(args: &args::Send) -> onceflow_core::Row {
+    let value = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| serde_json::Value::from(text));
+    let message = match (&args.value, &args.output[..]) {
+        (Some(text), _) => value(text),
+        (None, []) => serde_json::Value::Null,
+        (None, named) => {
+            named.iter().map(|(name, text)| (name.clone(), value(text))).collect::<serde_json::Map<_, _>>().into()
+        }
+    };
+    onceflow_core::Row::new(message.to_string())
 }
 
 fn told(printer: &Printer, run: &Summary, args: &args::Send, step: Option<&str>) -> Exit {

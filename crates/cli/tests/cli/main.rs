@@ -4,6 +4,7 @@ mod book;
 mod chaos;
 mod collecting;
 mod damage;
+mod diagrams;
 mod doctor;
 mod examples;
 mod genome;

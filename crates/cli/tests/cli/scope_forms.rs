@@ -176,7 +176,7 @@ cleanup:
     ))
 }
 
-fn ledger(bed: &Bed) -> Vec<String> {
+fn ledger_lines(bed: &Bed) -> Vec<String> {
     let lines = bed.read("ledger");
     lines.lines().map(|line| line.split(' ').next().unwrap_or_default().to_owned()).collect()
 }
@@ -196,7 +196,7 @@ fn killed_nested_scope_goes_on_and_cleans_before_its_parent() {
     gate.until_there();
     gate.open();
     bed.end(child).ends(0);
-    assert_eq!(ledger(&bed), ["worked", "inner", "outer"]);
+    assert_eq!(ledger_lines(&bed), ["worked", "inner", "outer"]);
     bed.run(&["fsck", "--at-rest"]).ends(0);
 }
 
@@ -210,7 +210,7 @@ fn cancel_of_a_killed_run_cleans_its_nested_scope_first() {
     signal(&child, "KILL");
     child.wait().expect("it was killed");
     bed.run(&["cancel", "form"]).ends(5);
-    assert_eq!(ledger(&bed), ["inner", "outer"]);
+    assert_eq!(ledger_lines(&bed), ["inner", "outer"]);
     bed.run(&["fsck", "--at-rest"]).ends(0);
 }
 
@@ -225,7 +225,7 @@ fn cancel_waits_for_an_uninterruptible_nested_scope() {
     gate.open();
     bed.end(cancel).ends(5);
     bed.end(child).ends(5);
-    assert_eq!(ledger(&bed), ["worked", "inner", "outer"], "it is brought to its own end first");
+    assert_eq!(ledger_lines(&bed), ["worked", "inner", "outer"], "it is brought to its own end first");
     bed.run(&["fsck", "--at-rest"]).ends(0);
 }
 
@@ -281,6 +281,38 @@ fn show_says_what_each_open_session_waits_for_also_after_a_kill() {
     gate.open();
     bed.end(child).ends(0);
     assert_eq!(bed.run(&["show", "form", "--json"]).ends(0).json()["scopes"], json!([]));
+}
+
+#[test]
+fn event_is_delivered_to_a_scope_once_also_while_no_process_is_there() {
+    let bed = Bed::new();
+    let ledger = bed.path("ledger").display().to_string();
+    let scope = format!(
+        "start: ask
+ops:
+  ask: {{ run: \"echo asked >> {ledger}; echo 1\", next: wait }}
+  wait: {{ wait: approved, next: note }}
+  note: {{ run: 'echo \"noted ${{{{ message.by }}}}\" >> {ledger}; echo ${{{{ message.by }}}}', next: terminate }}"
+    );
+    bed.write("flow.yaml", &flow(&scope));
+    let waits = || bed.run(&["show", "form", "--json"]).json()["scopes"][0]["waits"][0]["event"] == "approved";
+    let mut child = bed.start(&["run", "flow.yaml"]);
+    while !waits() {
+        std::thread::yield_now();
+    }
+    bed.run(&["send", "form", "denied", "1"]).ends(75);
+    signal(&child, "KILL");
+    child.wait().expect("it was killed");
+    assert!(waits(), "the wait outlives its process");
+    let value = "{\"by\":\"ann\"}";
+    let said = bed.run(&["send", "form", "approved", value, "--id", "7", "--json"]).ends(0).json();
+    assert_eq!((&said["delivered"], &said["step"]), (&json!(true), &json!("s/wait")));
+    let said = bed.run(&["send", "form", "approved", value, "--id", "7", "--json"]).ends(0).json();
+    assert_eq!(said["delivered"], json!(false), "the same id is delivered once");
+    bed.run(&["send", "form", "approved", value]).ends(75);
+    assert_eq!(bed.run(&["run", "flow.yaml"]).ends(0).json()["value"], json!("ann"));
+    assert_eq!(ledger_lines(&bed), ["asked", "noted"]);
+    bed.run(&["fsck", "--at-rest"]).ends(0);
 }
 
 #[test]

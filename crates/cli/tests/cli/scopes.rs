@@ -126,7 +126,7 @@ steps:
       ops:
         a: { run: 'echo ${{ inputs.n }}', next: nowhere }
         b: { join: [kapt], next: terminate }
-        c: { wait: go, next: terminate }
+        c: { call: go, next: terminate }
         d: { expr: message }
 ";
     bed.write("flow.yaml", flow);
@@ -138,7 +138,7 @@ steps:
         "operations of a scope see `message` only",
         "there is no operation `nowhere` here",
         "there is no buffer `kapt` here",
-        "has `wait`, which operations of scopes do not have",
+        "has `call`, which operations of scopes do not have",
         "operation `d` has no `next`",
         "flow.yaml:7:14",
     ] {
@@ -217,4 +217,36 @@ fn cleanup_that_fails_when_a_run_is_cancelled_is_reported() {
     let shown = bed.run(&["show", "delivery"]).ends(0);
     assert!(shown.all().contains("cleanup release"), "{}", shown.all());
     nothing_is_left(&bed);
+}
+
+#[test]
+fn delivery_killed_in_each_of_its_commands_releases_every_robot_once() {
+    for point in ["reserve", "drive", "release"] {
+        let (bed, mut args) = delivery("true");
+        let gate = bed.gate(point);
+        let flow = bed.read("flow.yaml");
+        // Each command is killed when it has had its effect, and before its end is committed.
+        let flow = match point {
+            "reserve" => {
+                flow.replace("            printf '{", &format!("            {}\n            printf '{{", gate.shell()))
+            }
+            "release" => flow.replace("done\n    out", &format!("done; {}\n    out", gate.shell())),
+            _ => flow,
+        };
+        bed.write("flow.yaml", &flow);
+        if point == "drive" {
+            *args.last_mut().expect("arguments") = format!("drive={}", gate.shell());
+        }
+        for _ in 0..2 {
+            let mut child = bed.start(&words(&args));
+            gate.until_there();
+            signal(&child, "KILL");
+            child.wait().expect("it was killed");
+        }
+        let child = bed.start(&words(&args));
+        gate.until_there();
+        gate.open();
+        bed.end(child).ends(0);
+        nothing_is_left(&bed);
+    }
 }

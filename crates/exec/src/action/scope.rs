@@ -138,6 +138,8 @@ pub enum FileWork {
     Watch(Vec<String>),
     /// Passes the message on after so many milliseconds.
     Sleep(u64),
+    /// Waits for an event from outside, and gives its value.
+    Wait(String),
 }
 
 /// Work outside of the session, also that of a cleanup flow.

@@ -49,6 +49,7 @@ fn build_at(
             OpCode::Failure => inline(|feed, _| Ok(inline::failure(&feed))),
             OpCode::Of(at) => match &action.ops[*at].work {
                 FileWork::Sleep(ms) => DurableBody::Sleep { ms: *ms },
+                FileWork::Wait(event) => DurableBody::Wait { event: event.clone() },
                 work => code_of(work.clone(), plan.buffers.clone()),
             },
             OpCode::Task(at, branch) => {

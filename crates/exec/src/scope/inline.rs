@@ -88,7 +88,12 @@ fn run(
             }
             _ => Emitted::Nothing,
         },
-        FileWork::Task(_) | FileWork::Sleep(_) | FileWork::Open(_) | FileWork::Close(_) | FileWork::Trim(_) => {
+        FileWork::Task(_)
+        | FileWork::Sleep(_)
+        | FileWork::Wait(_)
+        | FileWork::Open(_)
+        | FileWork::Close(_)
+        | FileWork::Trim(_) => {
             return Err(String::from("the operation has no inline code"));
         }
     })

@@ -68,11 +68,16 @@ impl Lowering<'_> {
             let hint = format!("`{}: {}`", out.name.name, out.shape.ty());
             self.say(out.name.span, "OF0113", "what an event brings is given as it is sent", hint);
         }
+        Some(Action::Wait(action::Wait { event: self.event(event)? }))
+    }
+
+    /// Reads the name of an event.
+    pub(super) fn event(&self, event: &Text) -> Option<String> {
         if event.text.trim().is_empty() || event.text.contains(char::is_control) {
             self.say(event.span, "OF0105", "`wait` names no event", "`wait: approved`");
             return None;
         }
-        Some(Action::Wait(action::Wait { event: event.text.trim().to_owned() }))
+        Some(event.text.trim().to_owned())
     }
 
     fn no_shell(&self, step: &StepDecl, what: &str) {

@@ -99,7 +99,10 @@ impl LoadedFiles {
         self.by_path.insert(key.clone(), None);
         let tree = syntax::parse(&source, NodeBudget { nodes: FLOW_NODES_MAX }, report)?;
         let reader = FieldReader { source: &source, report };
-        let flow = syntax::flow::read(reader, &tree)?;
+        let flow = match syntax::diagram::is(&tree) {
+            true => syntax::diagram::read(reader, &tree)?,
+            false => syntax::flow::read(reader, &tree)?,
+        };
         let mut callee = Callee {
             name: self.free_name(&flow.name.text),
             inputs: defaults::read(reader, &flow.inputs),

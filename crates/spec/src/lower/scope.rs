@@ -9,6 +9,7 @@ use crate::{
     source::{Span, Text},
     syntax::{
         MapKey,
+        diagram::IMPLICIT_CANCEL,
         http::HttpDecl,
         outs::OutputPlace,
         scope::{OpDecl, OpWork, ScopeDecl, TargetDecl, TaskDecl, TrimDecl},
@@ -203,6 +204,7 @@ impl Lowering<'_> {
                 FileWork::Watch(list.iter().filter_map(|name| self.op_of_scope(name, names)).collect())
             }
             OpWork::Sleep(ms) => FileWork::Sleep(*ms),
+            OpWork::Wait(event) => FileWork::Wait(self.event(event)?),
         })
     }
 
@@ -269,6 +271,7 @@ impl Lowering<'_> {
                 "terminate" => Some(MessageTarget::Terminate),
                 "cancel" => Some(MessageTarget::Cancel),
                 "dispose" => Some(MessageTarget::Dispose),
+                IMPLICIT_CANCEL => Some(MessageTarget::ImplicitCancel),
                 op if names.ops.contains(op) => Some(MessageTarget::Op(op.to_owned())),
                 buffer if names.buffers.contains(buffer) => Some(MessageTarget::Push(buffer.to_owned())),
                 other => {

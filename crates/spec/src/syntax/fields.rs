@@ -199,6 +199,11 @@ impl<'a> Fields<'a> {
         self.take(name).map(|(_, node)| node).filter(|node| !node.is_null())
     }
 
+    /// Returns the value of a key without taking it.
+    pub(crate) fn peek(&self, name: &str) -> Option<&'a YamlNode> {
+        self.left.iter().find(|(key, _)| key.name == name).map(|(_, node)| *node)
+    }
+
     pub(crate) fn has(&self, name: &str) -> bool {
         self.left.iter().any(|(key, _)| key.name == name)
     }

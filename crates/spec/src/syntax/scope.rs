@@ -39,24 +39,50 @@ pub(crate) struct OpDecl {
 #[derive(Clone, Debug)]
 pub(crate) enum OpWork {
     Task(TaskDecl),
-    Inject { choose: Text, among: Vec<(MapKey, TaskDecl)> },
+    Inject {
+        choose: Text,
+        among: Vec<(MapKey, TaskDecl)>,
+    },
     Expr(Text),
     When(Text),
-    Match { on: Text, cases: Vec<(MapKey, TargetDecl)> },
+    Match {
+        on: Text,
+        cases: Vec<(MapKey, TargetDecl)>,
+    },
     Spread(Text),
-    Collect { min: u32, max: Option<u32> },
-    Join { buffers: Vec<Text>, clone: Vec<Text> },
-    Listen { buffers: Vec<Text>, take: Vec<Text> },
-    Access { buffers: Vec<Text>, take: Vec<Text> },
-    Push { buffer: Text, value: Option<Text> },
+    Collect {
+        min: u32,
+        max: Option<u32>,
+    },
+    Join {
+        buffers: Vec<Text>,
+        clone: Vec<Text>,
+    },
+    Listen {
+        buffers: Vec<Text>,
+        take: Vec<Text>,
+    },
+    Access {
+        buffers: Vec<Text>,
+        take: Vec<Text>,
+    },
+    Push {
+        buffer: Text,
+        value: Option<Text>,
+    },
     Split(Vec<(MapKey, TargetDecl)>),
     Unzip(Vec<TargetDecl>),
     Open(Vec<Text>),
     Close(Vec<Text>),
-    Gate { buffers: Vec<Text>, open: Text },
+    Gate {
+        buffers: Vec<Text>,
+        open: Text,
+    },
     Trim(TrimDecl),
     Watch(Vec<Text>),
     Sleep(u64),
+    /// The name of an event.
+    Wait(Text),
 }
 
 /// Work outside of the session.
@@ -200,7 +226,7 @@ fn read_task(reader: FieldReader<'_>, kind: &str, node: &YamlNode, what: &str) -
 }
 
 /// Reads the one task that a map has; `None` after reporting a problem.
-fn take_task(fields: &mut Fields<'_>, what: &str) -> Option<TaskDecl> {
+pub(crate) fn take_task(fields: &mut Fields<'_>, what: &str) -> Option<TaskDecl> {
     let reader = fields.reader;
     let mut found: Vec<_> = TASK_KINDS.iter().filter_map(|kind| fields.take(kind)).collect();
     if found.len() > 1 {

@@ -43,6 +43,12 @@ pub enum DurableBody {
         /// The milliseconds.
         ms: u64,
     },
+    /// Waits for an event from outside, whose value is the message that it gives. An event is delivered to one order,
+    /// once.
+    Wait {
+        /// The name of the event.
+        event: String,
+    },
 }
 
 /// A cleanup flow.

@@ -137,7 +137,7 @@ fn check_session(
         let awaits = feeds.remove(order);
         let has_host = activities.remove(&id.activity_name(*order)).is_some();
         let is_served = match awaits {
-            Some(Awaits::Turn) => true,
+            Some(Awaits::Turn | Awaits::Event) => true,
             Some(Awaits::Timer) => sleeps.remove(order),
             Some(Awaits::Host) => has_host,
             None => is_answered || ready.contains_key(&id.nested(*order).ready_name()),

@@ -3,17 +3,25 @@
 
 use super::{
     body::{DurableBody, DurableScope},
-    keys::{EventPlace, SessionId, WriterTimer, read_timer},
+    keys::{EventPlace, FeedRow, SessionId, WriterTimer, read_timer},
     open_sessions::{OpenSession, end_key},
 };
-use crate::{Error, Handle, kernel::Kernel};
+use crate::{Error, Handle, handle::report_key, kernel::Kernel};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
-    Name, Row, Timestamp,
+    Batch, Name, Row, Timestamp,
+    limits::ROW_BYTES_MAX,
     model::TaskSpec,
-    protocol::{ids::RunId, rows::read},
-    scope::{CancelCause, Feed, OpId, OpOverview, OrderId, OrderKind, SESSION_ROW, Session, SessionPhase},
+    protocol::{
+        ids::RunId,
+        rows::{read, write},
+    },
+    scope::{
+        CancelCause, Emitted, Feed, OpId, OpOverview, OrderId, OrderKind, SESSION_ROW, ScopeEvent, Session,
+        SessionPhase,
+    },
 };
+use onceflow_store::{CommitResult, records::commit_durably};
 use std::sync::Arc;
 
 /// Times that a session is read again because it changed meanwhile. Then its rows are taken as they were found: each is
@@ -50,8 +58,11 @@ pub struct OrderView {
     pub message: Option<Row>,
     /// It was told to end, and has not yet.
     pub is_cancelled: bool,
+    /// The event that it waits for.
+    pub event: Option<String>,
     /// When it ends by itself: a sleep, or the time limit of a cleanup flow.
     pub due: Option<Timestamp>,
+    place: (SessionId, OrderId),
 }
 
 /// The kind of work of an order.
@@ -65,6 +76,8 @@ pub enum OrderWork {
     Cleanup,
     /// A time.
     Sleep,
+    /// An event from outside.
+    Event,
     /// Inline code that runs with the next batch.
     Inline,
 }
@@ -90,6 +103,45 @@ impl Handle {
                 }
             }
             Ok(views)
+        })
+    }
+}
+
+impl Handle {
+    /// Delivers an event to an order that waits for it: the order ends with this message. With an id, an event that was
+    /// delivered to the run under it before is not delivered again. False if the order does not wait any more, or the id
+    /// was used: [`Handle::is_resolved`] tells which. Durable when it returns.
+    ///
+    /// # Errors
+    /// If the message is too large for a row, or the store does not answer.
+    pub fn deliver<'a>(
+        &'a self,
+        to: &'a OrderView,
+        message: Row,
+        id: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<bool, Error>> {
+        Box::pin(async move {
+            if message.len() > ROW_BYTES_MAX / 2 {
+                return Err(Error::Inputs(format!("the event has more than {} bytes", ROW_BYTES_MAX / 2)));
+            }
+            let ((session, order), kernel) = (to.place, &self.shared.kernel);
+            let mut batch = Batch::new(kernel.shard);
+            // The input goes with the event, so a second one does not find it.
+            batch.require_present(session.feed(order)).delete(session.feed(order));
+            let emitted = Emitted::One(0, message);
+            let event = ScopeEvent::Ended { order, emitted, mishaps: Vec::new() };
+            batch.put(session.event(&EventPlace::Order(order, u64::MAX)), write(&event));
+            if let Some(note) = id.map(|id| report_key(self.id(), id)) {
+                batch.require_absent(note.clone()).put(note, Row::default());
+            }
+            loop {
+                return match commit_durably(&*kernel.records, batch.clone()).await {
+                    Ok(result) => Ok(matches!(result, CommitResult::Applied(_))),
+                    // With an id the second try says whether the first one was applied; without, it may be told false.
+                    Err(onceflow_store::Error::Unknown(_)) => continue,
+                    Err(error) => Err(error.into()),
+                };
+            }
         })
     }
 }
@@ -164,9 +216,9 @@ impl Visit {
                 continue;
             }
             let (name, work) = self.work(kind);
-            let feed = named(&self.id.feed(order).name).and_then(|row| read::<(OrderId, OpId, Feed<Row>)>(row));
+            let feed = named(&self.id.feed(order).name).and_then(|row| read::<FeedRow>(row));
             let message = match feed {
-                Some((_, _, Feed::One(message) | Feed::Keys(Some(message)))) => Some(message),
+                Some((_, _, _, Feed::One(message) | Feed::Keys(Some(message)))) => Some(message),
                 _ => None,
             };
             let due = match work {
@@ -175,7 +227,9 @@ impl Visit {
                 _ => None,
             };
             let key = (work == OrderWork::Task).then(|| self.id.activity_key(order));
-            view.waits.push(OrderView { name, kind: work, key, message, is_cancelled, due });
+            let place = (self.id, order);
+            let event = self.event(kind);
+            view.waits.push(OrderView { name, kind: work, key, message, is_cancelled, event, due, place });
         }
     }
 
@@ -186,12 +240,21 @@ impl Visit {
                 let work = match &self.scope.bodies[op.at()] {
                     DurableBody::Flow(_) => OrderWork::Nested,
                     DurableBody::Sleep { .. } => OrderWork::Sleep,
+                    DurableBody::Wait { .. } => OrderWork::Event,
                     DurableBody::Inline(_) => OrderWork::Inline,
                     // A scope that is only looked at has no code for its activities.
                     DurableBody::Activity(_) | DurableBody::None => OrderWork::Task,
                 };
                 (self.scope.scope.operations()[op.at()].name.clone(), work)
             }
+        }
+    }
+
+    fn event(&self, kind: OrderKind) -> Option<String> {
+        let OrderKind::Op(op) = kind else { return None };
+        match &self.scope.bodies[op.at()] {
+            DurableBody::Wait { event } => Some(event.clone()),
+            _ => None,
         }
     }
 

@@ -57,7 +57,7 @@ pub(super) enum Hop {
 /// The number of the format of sessions: their rows, and how front ends number the operations of what they lower. It stands in
 /// each ready row, and a session of another number is neither driven nor ended: its rows would be taken for something
 /// else. Raise it with every change of either.
-pub(super) const FORMAT: u8 = 4;
+pub(super) const FORMAT: u8 = 5;
 
 /// The reason why an order is not answered, stored with its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +68,8 @@ pub(super) enum Awaits {
     Host,
     /// A timer.
     Timer,
+    /// An event from outside.
+    Event,
 }
 
 /// The input of an order, as its row.

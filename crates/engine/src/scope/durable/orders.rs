@@ -59,6 +59,14 @@ impl Turn<'_> {
                 self.set_timer(WriterTimer::Sleep(order), *ms);
                 None
             }
+            DurableBody::Wait { .. } => {
+                let row = write(&(order, op, Awaits::Event, &feed));
+                if row.len() > ROW_BYTES_MAX {
+                    return Some(failed(order, too_large_input()));
+                }
+                self.batch.put(self.id().feed(order), row);
+                None
+            }
             DurableBody::Flow(_) => match feed {
                 Feed::One(message) => {
                     self.open(order, Hop::Op(op), message);
@@ -142,6 +150,11 @@ impl Turn<'_> {
             DurableBody::Sleep { .. } => {
                 self.drop_timer(WriterTimer::Sleep(order));
                 self.state.slept.remove(&order);
+                self.batch.delete(id.feed(order));
+                gone
+            }
+            // An event that is delivered in between finds no input any more, and goes to another order or to none.
+            DurableBody::Wait { .. } => {
                 self.batch.delete(id.feed(order));
                 gone
             }

@@ -98,7 +98,7 @@ impl SessionState {
                     match awaits {
                         Awaits::Turn => waiting.push_back((order, op, feed)),
                         Awaits::Timer => drop(slept.insert(order, feed)),
-                        Awaits::Host => {}
+                        Awaits::Host | Awaits::Event => {}
                     }
                 }
                 _ => {}

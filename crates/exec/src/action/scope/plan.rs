@@ -104,7 +104,7 @@ impl<'a> Planning<'a> {
     fn kind(&self, op: &FileOp) -> (OpKind, usize) {
         match &op.work {
             FileWork::Task(task) => task_kind(task),
-            FileWork::Sleep(_) => (OpKind::Task { mode: TaskMode::Async, streams: 0 }, 1),
+            FileWork::Sleep(_) | FileWork::Wait(_) => (OpKind::Task { mode: TaskMode::Async, streams: 0 }, 1),
             FileWork::Expr(_) => (OpKind::Task { mode: TaskMode::Blocking, streams: 0 }, 1),
             FileWork::When(_) => (OpKind::Distribute(Distribution::Fork), 2),
             FileWork::Match { cases, .. } => (OpKind::Distribute(Distribution::Fork), cases.len() + 1),

@@ -14,7 +14,7 @@ use crate::{
 /// The kinds of operations.
 pub(crate) const OP_KINDS: &[&str] = &[
     "run", "http", "scope", "inject", "expr", "when", "match", "spread", "collect", "join", "listen", "access", "push",
-    "split", "unzip", "open", "close", "gate", "trim", "watch", "sleep",
+    "split", "unzip", "open", "close", "gate", "trim", "watch", "sleep", "wait",
 ];
 
 /// Words of other languages for kinds of ours.
@@ -24,7 +24,6 @@ const OTHER_WORDS: &[(&str, &str)] = &[
     ("script", "`run: python3 …` starts an interpreter"),
     ("steps", "`scope:` nests operations"),
     ("buffer", "`buffers:` of the scope declares it"),
-    ("wait", "`wait:` is a step of a flow; `sleep:` waits for a time"),
 ];
 
 pub(super) fn read(reader: FieldReader<'_>, name: &MapKey, node: &YamlNode) -> Option<OpDecl> {
@@ -132,6 +131,7 @@ fn read_work(
         }
         "trim" => OpWork::Trim(read_trim(reader, node)?),
         "watch" => OpWork::Watch(words_of(reader, node, &label)),
+        "wait" => OpWork::Wait(reader.text(node, &label)?),
         "sleep" => OpWork::Sleep(reader.duration(node, &label)?),
         "split" => OpWork::Split(parts(reader, node, &label)),
         "unzip" => {
