@@ -17,8 +17,7 @@ use onceflow_core::{
         rows::{read, write},
     },
     scope::{
-        CancelCause, Emitted, Feed, OpId, OpOverview, OrderId, OrderKind, SESSION_ROW, ScopeEvent, Session,
-        SessionPhase,
+        CancelCause, Emitted, Feed, OpOverview, OrderId, OrderKind, SESSION_ROW, ScopeEvent, Session, SessionPhase,
     },
 };
 use onceflow_store::{CommitResult, records::commit_durably};
