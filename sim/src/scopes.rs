@@ -19,7 +19,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// What really happened to one session.
+/// One session as an observer of everything saw it.
 #[derive(Default)]
 struct Session {
     /// By its stable key.
@@ -29,13 +29,13 @@ struct Session {
     end: Option<String>,
 }
 
-/// What bodies and users write down.
+/// The notes of bodies and users.
 #[derive(Clone)]
 struct Notes {
     sim: Arc<Sim>,
     truth: Arc<Mutex<Truth>>,
     sessions: Arc<Mutex<BTreeMap<usize, Session>>>,
-    /// Nobody dies or stands still: what is cancelled is really gone.
+    /// No node dies or stands still, so a cancelled body has really ended.
     strict: bool,
 }
 
@@ -83,7 +83,7 @@ impl Drop for Active {
 /// The hosts that live, by node.
 type Hosts = Arc<Mutex<BTreeMap<NodeId, Arc<ScopeHost>>>>;
 
-/// What the room does with sessions: hosts on all nodes, users that want sessions.
+/// Sessions as a workload of the room: hosts on all nodes, and users that want sessions.
 pub struct Sessions {
     room: Arc<Room>,
     notes: Notes,

@@ -187,7 +187,7 @@ impl Transport for Network {
     }
 }
 
-/// The world outside: what a sink was given stays, whoever dies.
+/// The world outside: chunks that a sink was given stay, also when nodes die.
 #[derive(Clone)]
 struct Outside {
     truth: Arc<Mutex<Truth>>,

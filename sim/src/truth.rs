@@ -1,4 +1,4 @@
-//! What really happened, as an observer of everything sees it: which user code ran where, with what, and what was told to
+//! The truth of a seed, as an observer of everything sees it: which user code ran where, with what, and what was told to
 //! users. Everything that may not be is written down as a violation, with the promise it breaks.
 
 use crate::{executor::NodeId, value::Value};

@@ -74,7 +74,7 @@ pub(crate) const IN_USE: &str = "OF0480";
 pub(crate) const NOT_UNDONE: &str = "OF0455";
 pub(crate) const STREAM_STOPPED: &str = "OF0460";
 pub(crate) const STREAM_CHANGED: &str = "OF0461";
-pub(crate) const STREAM_CALL: &str = "OF0331";
+pub(crate) const STREAM_CALL: &str = "OF0462";
 
 // Codes of flows and their inputs that the tool reports, too.
 pub(crate) const NO_OUTPUT: &str = "OF0016";

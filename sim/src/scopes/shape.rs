@@ -76,7 +76,7 @@ impl Plan {
         if self.cycles { (9 - message + 2) / 3 } else { 0 }
     }
 
-    /// What cleanup finds of the messages, and what is gathered of them.
+    /// The messages that cleanup finds, and those that are gathered.
     fn kept_and_gathered(&self) -> (String, String) {
         let mut messages: Vec<_> = (0..self.messages).collect();
         // Those with fewer turns overtake the others.

@@ -117,7 +117,7 @@ fn mistakes_of_a_diagram_are_told_all_at_once_with_their_places() {
         "is built by code that is not here",
         "this is no buffer",
         "`type` cannot be `fork`",
-        "d.json:4:36",
+        "d.json:4:39",
     ] {
         assert!(all.contains(wanted), "{wanted} is missing in\n{all}");
     }

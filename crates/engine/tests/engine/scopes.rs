@@ -2,6 +2,7 @@
 //! store.
 
 mod cases;
+mod damage;
 mod ending;
 mod faults;
 mod rig;

@@ -89,7 +89,7 @@ impl<T: StreamData + Sync, U: StreamData> FlowCalls<T, U> {
         }
     }
 
-    /// Sets what becomes of a record whose run failed.
+    /// Sets how a record is treated whose run failed.
     #[must_use]
     pub fn on_failure(self, on_failure: FailedCall) -> Self {
         FlowCalls { on_failure, ..self }

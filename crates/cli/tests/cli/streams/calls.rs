@@ -85,7 +85,7 @@ sinks: {{ out: {{ from: said, file: {name}.jsonl }} }}
     bed.write("stops.yaml", &stream("stops", ""));
     bed.write("skips.yaml", &stream("skips", ", on_error: skip"));
     let said = bed.run(&["run", "stops.yaml"]).ends(1);
-    assert!(said.stderr.contains("error[OF0331]: step `tested`: run `stops/tested/"), "{}", said.stderr);
+    assert!(said.stderr.contains("error[OF0462]: step `tested`: run `stops/tested/"), "{}", said.stderr);
     let run = said.stderr.split('`').find(|word| word.starts_with("stops/")).expect("it names the run");
     bed.run(&["show", run]).ends(0);
     let all = |but: &[i64]| super::sorted((0..6).filter(|n| !but.contains(n)).map(|n| json!({"n": n, "said": "fine"})));

@@ -90,7 +90,10 @@ fn address(reader: FieldReader<'_>, node: &YamlNode) -> Option<SocketAddr> {
         return None;
     };
     if !address.ip().is_loopback() {
-        reader.warn(node.span, format!("whoever reaches {address} can send records: it asks for no password"));
+        reader.warn(
+            node.span,
+            format!("every client that reaches {address} can send records: the source asks for no password"),
+        );
     }
     Some(address)
 }
