@@ -2,7 +2,6 @@
 //! store.
 
 mod cases;
-mod damage;
 mod ending;
 mod faults;
 mod rig;
