@@ -2,8 +2,8 @@
 //!
 //! | module | owns |
 //! |---|---|
-//! | [`figures`] | counts of stages: as a table, as JSON, as text for Prometheus |
-//! | [`watch`] | a stream that other processes work on, as a table that is drawn again and again |
+//! | `figures` | counts of stages: as a table, as JSON, as text for Prometheus |
+//! | `watch` | a stream that other processes work on, as a table that is drawn again and again |
 
 mod figures;
 mod watch;
