@@ -57,14 +57,16 @@ fn allowed() -> BTreeMap<String, BTreeSet<String>> {
     .collect()
 }
 
-/// Returns the crates of this workspace that a manifest names as dependencies (not those for tests only).
-fn depends_on(manifest: &str) -> BTreeSet<String> {
+/// Returns the name and the line of each dependency in a manifest (not those for tests only, nor those of one platform).
+fn dependencies(manifest: &str) -> BTreeMap<&str, &str> {
     let section = manifest.split("\n[").find(|section| section.starts_with("dependencies]")).unwrap_or_default();
-    section
-        .lines()
-        .filter_map(|line| line.strip_prefix("onceflow-")?.split([' ', '.', '=']).next())
-        .map(String::from)
-        .collect()
+    let lines = section.lines().skip(1).filter(|line| line.starts_with(|first: char| first.is_ascii_alphabetic()));
+    lines.filter_map(|line| Some((line.split([' ', '.', '=']).next()?, line))).collect()
+}
+
+/// Returns the crates of this workspace that a manifest names as dependencies.
+fn depends_on(manifest: &str) -> BTreeSet<String> {
+    dependencies(manifest).into_keys().filter_map(|name| name.strip_prefix("onceflow-")).map(String::from).collect()
 }
 
 #[test]
@@ -84,6 +86,34 @@ fn crates_depend_only_on_those_the_architecture_lets_them() {
         }
         if !manifest.contains("[lints]\nworkspace = true") {
             complaints.push(format!("crates/{name} does not take the workspace's lints"));
+        }
+    }
+    no_complaints(&complaints);
+}
+
+/// `bench/run` builds with `--locked`, and nothing else of `./test` looks at its workspace.
+#[test]
+fn lock_file_of_the_benchmarks_knows_every_dependency() {
+    let lock = read(&root().join("bench/Cargo.lock"));
+    let mut complaints = Vec::new();
+    for package in lock.split("[[package]]").filter(|package| !package.contains("\nsource = ")) {
+        let name = package.lines().find_map(|line| line.strip_prefix("name = \"onceflow"));
+        let Some(name) = name.map(|rest| rest.trim_start_matches('-').trim_end_matches('"')) else { continue };
+        let manifest = match name {
+            "bench" => root().join("bench/Cargo.toml"),
+            "" => root().join("crates/onceflow/Cargo.toml"),
+            name => root().join("crates").join(name).join("Cargo.toml"),
+        };
+        // Of the optional ones the lock file knows those that the benchmarks switch on.
+        let text = read(&manifest);
+        let certain = dependencies(&text).into_iter().filter(|(_, line)| !line.contains("optional = true"));
+        for (dependency, _) in certain {
+            if ![format!("\"{dependency}\""), format!("\"{dependency} ")].iter().any(|entry| package.contains(entry)) {
+                complaints.push(format!(
+                    "{}: `{dependency}` is not in bench/Cargo.lock; run `cargo check` in bench/",
+                    manifest.display()
+                ));
+            }
         }
     }
     no_complaints(&complaints);
