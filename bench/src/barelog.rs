@@ -91,7 +91,7 @@ impl BareLog {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Group> {
-        self.next.lock().expect("nobody panics with the log's lock")
+        self.next.lock().expect("no thread panics while it holds the log's lock")
     }
 
     fn join(&self, record: &[u8], waker: &Waker) -> u64 {
@@ -112,7 +112,7 @@ impl Shared {
         loop {
             let mut next = self.lock();
             while next.bytes.is_empty() && !next.closing {
-                next = self.arrived.wait(next).expect("nobody panics with the log's lock");
+                next = self.arrived.wait(next).expect("no thread panics while it holds the log's lock");
             }
             if next.bytes.is_empty() {
                 return Ok(totals);

@@ -127,7 +127,7 @@ impl Bed {
         Bed { engine, count, written: None, journal: None, runs: AtomicU64::new(0) }
     }
 
-    /// A start of a flow that nobody started before. Its history ends with its handle, so that later rounds meet no rows
+    /// A start of a flow under a new key. Its history ends with its handle, so that later rounds meet no rows
     /// of earlier ones.
     pub fn start(&self, graph: Graph, input: (&str, Data)) -> Start {
         let key = format!("run {}", self.runs.fetch_add(1, Relaxed));

@@ -106,7 +106,7 @@ impl Count {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("nobody panics with this lock")
+    mutex.lock().expect("no thread panics while it holds this lock")
 }
 
 /// Gives what it gets.

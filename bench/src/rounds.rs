@@ -107,7 +107,7 @@ pub fn timed<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(f64
     Ok((start.elapsed().as_secs_f64(), answer))
 }
 
-/// The processor time all threads of this program have taken, in seconds. Coarse (hundredths), but nobody else's load is in it.
+/// The processor time all threads of this program have taken, in seconds. Coarse (hundredths), but without the load of other processes.
 pub fn cpu_seconds() -> f64 {
     const TICKS_PER_SECOND: f64 = 100.0;
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Bytes nobody meant, thrown at every door that takes bytes.
+//! Arbitrary bytes, thrown at every door that takes bytes.
 //!
 //! | module | what it owns |
 //! |---|---|

@@ -9,7 +9,7 @@ use onceflow_fuzz::{
 use serde_json::json;
 use std::{fs, path::PathBuf, process::ExitCode};
 
-/// Throws bytes nobody meant at every door that takes bytes.
+/// Throws arbitrary bytes at every door that takes bytes.
 #[derive(Parser)]
 #[command(name = "fuzz/run")]
 struct Args {

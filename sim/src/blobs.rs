@@ -1,5 +1,5 @@
 //! One node's way to the objects: every call takes its time, may fail, may happen and lose its reply, and may be left
-//! half-way by who dies. What was stored outlives everybody.
+//! half-way when their node dies. Stored objects outlive all nodes.
 
 use crate::store::SimStore;
 use onceflow_store::{
@@ -28,7 +28,7 @@ impl SimBlobs {
         }
     }
 
-    /// It happened. Others go first; then it may be that nobody hears of it.
+    /// It happened. Others go first; then the reply may be lost.
     async fn reply(&self, name: ObjectName) -> Result<(), Error> {
         self.store.sim.sleep(0).await;
         match self.store.harm(self.store.faults.blob_reply_lost) {

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 type Plan = (RunId, u32);
 
-/// What there is of one plan.
+/// The rows of one plan.
 #[derive(Default)]
 struct Found {
     frames: BTreeMap<FrameId, Frame>,

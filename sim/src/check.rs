@@ -135,7 +135,7 @@ fn reclaim(room: &Room) -> Option<onceflow_core::Timestamp> {
     }
 }
 
-/// Runs that failed, that nobody tried again, and whose history lasts or has just ended.
+/// Runs that failed, were not retried, and whose history lasts or has just ended.
 fn failed(room: &Room, all: &[(Shard, Key, Row)]) -> BTreeSet<RunId> {
     let (mut states, mut left) = (BTreeMap::new(), BTreeSet::new());
     for (_, key, row) in all.iter().filter(|(_, key, _)| key.group.id().first() == Some(&b'R')) {

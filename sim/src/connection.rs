@@ -220,7 +220,7 @@ impl Records for Connection {
     }
 }
 
-/// A way to the store on which nothing goes wrong and nobody waits: for those who check.
+/// A way to the store on which nothing goes wrong and no call waits: for checks.
 pub struct Direct(pub Arc<SimStore>);
 
 impl Records for Direct {

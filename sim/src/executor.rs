@@ -83,7 +83,7 @@ impl Wake for TaskWaker {
 pub enum Step {
     /// Something happened.
     Went,
-    /// Nobody waits for anything that could come.
+    /// No task waits for anything that could come.
     Still,
 }
 
@@ -333,7 +333,7 @@ impl Drop for Sleep {
     }
 }
 
-/// Polls a future that waits for nobody: all others stand still meanwhile.
+/// Polls a future that waits for no other task: all others stand still meanwhile.
 ///
 /// # Panics
 /// Polls once, and forgets it.

@@ -156,7 +156,7 @@ impl World {
         Ok(self.workers[at].job.is_some())
     }
 
-    /// A fence that nobody has: neither a row nor a worker.
+    /// A fence that neither a row nor a worker has.
     fn fence(&self, worker: usize) -> Fence {
         let made = |count: u64| {
             let mut bytes = [0; Fence::BYTES];
@@ -222,7 +222,7 @@ impl World {
         true
     }
 
-    /// The store is opened again: nobody has taken anything.
+    /// The store is opened again: no step is claimed.
     fn restart(&mut self) -> bool {
         let mut changed = false;
         for (shard, key, _) in self.rows.all() {

@@ -68,7 +68,7 @@ impl Maker<'_> {
         Some(made)
     }
 
-    /// A task that takes its time and gives a list of which nobody knows how long it is.
+    /// A task that takes its time and gives a list of unknown length.
     fn any_list(&mut self, graph: &mut Graph, ty: &Type) -> Endpoint {
         self.tasks += 1;
         let name = format!("{}t{}", char::from(b'a' + self.family as u8), self.tasks);

@@ -164,7 +164,7 @@ impl Shadow {
         let disk = if power_cut { inner.disk.after_power_cut(seed) } else { inner.disk.after_kill() };
         inner.life += 1;
         inner.queue.clear();
-        // The old one writes on, to a disk that nobody looks at any more.
+        // The old one writes on, to a disk that no node reads any more.
         crate::executor::poll_once(inner.journal.close());
         let options = Options { snapshot_log_bytes_min: self.snapshot_bytes, ..Options::default() };
         match Journal::open(Arc::new(disk.clone()), options, self.world.clone()) {

@@ -12,6 +12,7 @@
 //! | `explore` | small flows, exhaustively |
 //! | `hazards` | mistakes that can be switched on |
 //! | `room`, `user`, `scenario` | machines, those who use them, and one seed from its beginning to its end |
+//! | `workload` | the tasks that a world waits for |
 //! | `watch`, `truth`, `check`, `bounded` | what happens, and what may not |
 
 #![forbid(unsafe_code)]
@@ -39,4 +40,5 @@ pub mod truth;
 pub mod user;
 pub mod value;
 pub mod watch;
+mod workload;
 pub mod world;

@@ -54,7 +54,7 @@ impl Room {
         Arc::new(Room { sim, store, blobs, truth, faults, specs, nodes, engines: Mutex::default(), fuse })
     }
 
-    /// Values as those see them who check.
+    /// The values of the store, read without faults: for checks.
     pub fn values(&self) -> Values {
         let world = NodeWorld { sim: self.sim.clone(), node: OUTSIDE, incarnation: 0, ahead_ms: 0 };
         Values::new(Arc::new(Direct(self.store.clone())), Arc::new(world), Shard::default())

@@ -14,13 +14,11 @@ use crate::{
     user::{Ask, HISTORY_MS, User},
     value::Value,
     watch::Watch,
+    workload::{POLLS_MAX, Workload},
 };
 use onceflow_core::model::{Library, TaskSpec};
 use onceflow_store::{blobs::Objects, testing::random::Random};
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicUsize, Ordering::Relaxed},
-};
+use std::sync::{Arc, Mutex};
 
 /// What a seed came to.
 #[derive(Clone, Debug, Default)]
@@ -50,14 +48,8 @@ pub struct How {
     pub streams: bool,
 }
 
-/// Virtual time after the harm ends in which every run must have ended.
-const PATIENCE_MS: u64 = 1_200_000;
-
 /// One in so many seeds, the last of them, is about scopes.
 pub const SEEDS_OF_SCOPES: u64 = 10;
-
-/// How often tasks may go on before a world is thought to run in circles.
-const POLLS_MAX: u64 = 3_000_000;
 
 /// Runs a seed.
 pub fn run(seed: u64, how: How) -> Outcome {
@@ -101,24 +93,13 @@ fn live(sim: &Arc<Sim>, seed: u64, how: How) -> (Option<Violation>, u64) {
     for node in 1..=nodes {
         room.start(node);
     }
-    let busy = Arc::new(AtomicUsize::new(asks.len() + 1));
+    let workload = Workload::new(&room);
     for (at, asks) in asks.into_iter().enumerate() {
-        let (room, busy) = (room.clone(), busy.clone());
         let may_cancel = sim.per_mille(400);
-        let user = User { room, key: format!("run-{at}"), asks, may_cancel };
-        let live = async move {
-            user.live().await;
-            busy.fetch_sub(1, Relaxed);
-        };
-        sim.spawn(OUTSIDE, "user", Box::pin(live));
+        let user = User { room: room.clone(), key: format!("run-{at}"), asks, may_cancel };
+        workload.user(async move { user.live().await });
     }
-    let (harm, done) = (room.clone().harm(), busy.clone());
-    let harm = async move {
-        harm.await;
-        done.fetch_sub(1, Relaxed);
-    };
-    sim.spawn(OUTSIDE, "harm", Box::pin(harm));
-    drive(&room, &busy);
+    workload.drive();
     if lock(&truth).violations.is_empty() {
         afterwards(&room);
     }
@@ -136,34 +117,18 @@ fn change_values(sim: &Arc<Sim>, faults: Faults, truth: &Arc<Mutex<Truth>>) -> (
     let store = SimStore::new(sim.clone(), faults, watch);
     let nodes = 1 + sim.below(3) as usize;
     let room = Room::new(store, Arc::new(Objects::memory()), truth.clone(), vec![], nodes);
-    let busy = Arc::new(AtomicUsize::new(nodes + 1));
+    let workload = Workload::new(&room);
     for node in 1..=nodes {
-        let (room, busy, changes) = (room.clone(), busy.clone(), 10 + sim.below(60));
-        let live = async move {
-            loop {
-                // As long as it takes, for a node may die and begin anew.
-                let (there, (sender, receiver)) = (room.clone(), tokio::sync::oneshot::channel());
-                let process = async move {
-                    references::change(there, node, changes, strict).await;
-                    let _dead = sender.send(());
-                };
-                room.sim.spawn(node, "changes values", Box::pin(process));
-                if receiver.await.is_ok() {
-                    break;
-                }
-                room.sim.sleep(room.sim.below(500)).await;
+        let (there, changes) = (room.clone(), 10 + sim.below(60));
+        workload.process(node, "changes values", move || {
+            let there = there.clone();
+            async move {
+                references::change(there, node, changes, strict).await;
+                true
             }
-            busy.fetch_sub(1, Relaxed);
-        };
-        sim.spawn(OUTSIDE, "user", Box::pin(live));
+        });
     }
-    let (harm, done) = (room.clone().harm(), busy.clone());
-    let harm = async move {
-        harm.await;
-        done.fetch_sub(1, Relaxed);
-    };
-    sim.spawn(OUTSIDE, "harm", Box::pin(harm));
-    drive(&room, &busy);
+    workload.drive();
     room.stop_all();
     if lock(truth).violations.is_empty() {
         // What is missing would not be missed once nothing refers to it.
@@ -191,18 +156,9 @@ fn enter_scopes(sim: &Arc<Sim>, faults: Faults, truth: &Arc<Mutex<Truth>>) -> (O
         room.start(node);
     }
     let sessions = Sessions::new(&room, strict);
-    let busy = Arc::new(AtomicUsize::new(sessions.users() + 1));
-    let (harm, done) = (room.clone().harm(), busy.clone());
-    let done = move || {
-        done.fetch_sub(1, Relaxed);
-    };
-    sessions.begin(done.clone());
-    let harm = async move {
-        harm.await;
-        done();
-    };
-    sim.spawn(OUTSIDE, "harm", Box::pin(harm));
-    drive(&room, &busy);
+    let workload = Workload::new(&room);
+    sessions.begin(workload.expect(sessions.users()));
+    workload.drive();
     if lock(truth).violations.is_empty() {
         pass(&room, 3 * room.faults.lease_ms + 2_000);
         sessions.at_the_end();
@@ -212,30 +168,7 @@ fn enter_scopes(sim: &Arc<Sim>, faults: Faults, truth: &Arc<Mutex<Truth>>) -> (O
     (truth.violations.first().cloned(), truth.starts)
 }
 
-/// Goes on until all users have what they wanted.
-pub(crate) fn drive(room: &Arc<Room>, busy: &AtomicUsize) {
-    let sim = &room.sim;
-    let limit_ms = room.faults.until_ms + PATIENCE_MS;
-    let mut next_look = 50 + sim.below(2_000);
-    while busy.load(Relaxed) > 0 {
-        let step = sim.step();
-        let (polls, now_ms) = (sim.polls(), sim.now_ms());
-        if polls >= next_look {
-            next_look = polls + 200 + sim.below(5_000 + polls);
-            check::anytime(room);
-        }
-        if step == Step::Still || now_ms > limit_ms || polls > POLLS_MAX {
-            let seen =
-                format!("after {now_ms} ms and {polls} steps {} still wait: {:?}", busy.load(Relaxed), sim.tasks());
-            lock(&room.truth).violate("every run ends", seen);
-        }
-        if !lock(&room.truth).violations.is_empty() {
-            return;
-        }
-    }
-}
-
-/// Everybody has what they wanted: what is left, now and when history has ended?
+/// All users have what they wanted: what is left, now and when history has ended?
 fn afterwards(room: &Arc<Room>) {
     let sim = &room.sim;
     pass(room, 3 * room.faults.lease_ms + 2_000);

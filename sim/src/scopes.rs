@@ -220,7 +220,7 @@ impl Sessions {
         }
     }
 
-    /// Everybody has seen the end of their session: no row of any is there.
+    /// All users have seen the end of their sessions: no row of any is there.
     pub fn at_the_end(&self) {
         let all = self.room.store.state().all();
         let left: Vec<_> = all.iter().filter(|(_, key, _)| key.group.id().starts_with(b"scope/")).collect();

@@ -4,14 +4,14 @@
 
 use crate::{
     connection::{Connection, Direct},
-    executor::{NodeId, OUTSIDE, Sim, at_once, lock},
+    executor::{NodeId, Sim, at_once, lock},
     faults::Faults,
     hazards::{Hazard, hazard},
     room::Room,
-    scenario::drive,
     store::SimStore,
     truth::{Truth, Violation},
     watch::Watch,
+    workload::Workload,
     world::NodeWorld,
 };
 use onceflow_store::{BoxFuture, Error, Records, blobs::Objects};
@@ -22,12 +22,8 @@ use onceflow_stream::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::{Arc, Mutex},
 };
-use tokio::sync::oneshot;
 
 /// The mistakes that this workload notices, by the rules of `cases/stream.md`. Those of filters need more ids than a
 /// world has, or a look into the filter: the tests of `crates/stream` notice them.
@@ -259,36 +255,16 @@ pub(crate) fn live(sim: &Arc<Sim>, faults: Faults, truth: &Arc<Mutex<Truth>>) ->
         result: Mutex::default(),
     });
     sim.tell(|| format!("{nodes} nodes, {options:?}, {:?}, {faults:?}", shared.planning));
-    let busy = Arc::new(AtomicUsize::new(nodes + 1));
+    let workload = Workload::new(&room);
     for node in 1..=nodes {
-        let (room, busy, shared) = (room.clone(), busy.clone(), shared.clone());
-        let live = async move {
-            loop {
-                // As long as it takes, for a node may die and begin anew.
-                let (sender, receiver) = oneshot::channel();
-                let (own, store) = (shared.clone(), room.store.clone());
-                let most = room.faults.skew_ms;
-                let ahead_ms = if most == 0 { 0 } else { room.sim.below(2 * most) as i64 - most as i64 };
-                let process = async move {
-                    let _dead = sender.send(own.work(store, node, ahead_ms).await);
-                };
-                room.sim.spawn(node, "works on a stream", Box::pin(process));
-                if receiver.await == Ok(true) {
-                    break;
-                }
-                room.sim.sleep(room.sim.below(500)).await;
-            }
-            busy.fetch_sub(1, Relaxed);
-        };
-        sim.spawn(OUTSIDE, "user", Box::pin(live));
+        let (there, shared) = (room.clone(), shared.clone());
+        workload.process(node, "works on a stream", move || {
+            let most = there.faults.skew_ms;
+            let ahead_ms = if most == 0 { 0 } else { there.sim.below(2 * most) as i64 - most as i64 };
+            shared.clone().work(there.store.clone(), node, ahead_ms)
+        });
     }
-    let (harm, done) = (room.clone().harm(), busy.clone());
-    let harm = async move {
-        harm.await;
-        done.fetch_sub(1, Relaxed);
-    };
-    sim.spawn(OUTSIDE, "harm", Box::pin(harm));
-    drive(&room, &busy);
+    workload.drive();
     room.stop_all();
     if lock(truth).violations.is_empty() {
         check(&room, &shared);

@@ -37,7 +37,7 @@ pub struct Ran {
     pub kept: bool,
     /// Whether it can be undone.
     pub undoable: bool,
-    /// Since when nobody will undo it: its run was done. The store may yet lose that.
+    /// Since when its run is done, so that it will not be undone. The store may yet lose that.
     pub settled: Option<Position>,
     /// Whether it came to its end, well.
     pub done: Option<Vec<Value>>,
@@ -59,7 +59,7 @@ pub struct Truth {
     pub verdicts: BTreeMap<(RunId, String), usize>,
     /// When a run has ended, each time it did.
     pub lives: BTreeMap<RunId, Vec<Position>>,
-    /// How often a run of this key has ended, also such of which nobody was told that they began.
+    /// How often a run of this key has ended, also runs whose start was answered to no user.
     pub ends: BTreeMap<String, usize>,
     /// Runs whose end a user was told.
     pub told: BTreeSet<RunId>,
@@ -67,7 +67,7 @@ pub struct Truth {
     pub changed: BTreeSet<String>,
     /// Steps of runs that are done and keep what they computed: run, address, task, inputs.
     pub memos: BTreeSet<(RunId, String, (String, String), Vec<Value>)>,
-    /// Runs for which a commit was answered with nobody knows what.
+    /// Runs for which a reply was lost.
     pub unanswered: BTreeSet<RunId>,
     /// How often it was told that a step took effect: run key, address.
     pub events: BTreeMap<(String, String), usize>,
@@ -109,7 +109,7 @@ pub struct Truth {
     pub keepers: BTreeSet<String>,
     /// Runs that mean something else once the world is repaired.
     pub fragile: BTreeSet<String>,
-    /// Runs that failed and that nobody tried again.
+    /// Runs that failed and were not retried.
     pub left: BTreeSet<String>,
     /// Runs of which not everything follows from their inputs.
     pub inexact: BTreeSet<String>,

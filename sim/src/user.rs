@@ -1,4 +1,4 @@
-//! Users: each has one run, starts it, asks for it again, changes its mind, repairs what is broken, decides what nobody else
+//! Users: each has one run, starts it, asks for it again, changes its mind, repairs what is broken, decides what no machine
 //! can, and compares what it is told with what must be so.
 
 use crate::{
@@ -149,7 +149,7 @@ impl User {
                 Came::Failed => {
                     self.judge_failed(ask);
                     if sim.per_mille(200) {
-                        // Nobody tries it again: it goes when its history ends.
+                        // It is not retried: it goes when its history ends.
                         lock(&self.room.truth).left.insert(self.key.clone());
                         break came;
                     }
@@ -365,7 +365,7 @@ impl User {
     /// What a run that is done has kept need not run again.
     fn remember(&self, ask: &Ask, outputs: &[(String, Value)]) {
         let meant = ask.meaning.first().filter(|meaning| meaning.exact && meaning.outputs.as_deref() == Some(outputs));
-        // What ran before the world was repaired, and what after, nobody can tell.
+        // Which steps ran before the world was repaired, and which after, is not known.
         let meant = meant.filter(|_| !ask.is_fragile());
         let Some(meaning) = meant.filter(|_| ask.keep_ms.is_some()) else { return };
         let mut truth = lock(&self.room.truth);
@@ -413,7 +413,7 @@ impl User {
                 truth.violate("every run ends well if its tasks do", format!("{} failed and was undone", self.key));
             }
             Came::Cancelled if !cancelled => {
-                truth.violate("every run ends well if its tasks do", format!("{}: nobody cancelled it", self.key));
+                truth.violate("every run ends well if its tasks do", format!("{}: no user cancelled it", self.key));
             }
             Came::Gone if !ask.is_soon_forgotten() => {
                 truth.violate("every run ends", format!("{} is not there any more", self.key));

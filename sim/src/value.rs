@@ -148,10 +148,10 @@ impl Value {
                 if len as usize == bytes.len() && whole.bytes() == bytes {
                     Ok(whole)
                 } else {
-                    Err(format!("{} bytes that nobody gave", bytes.len()))
+                    Err(format!("{} bytes that no task gave", bytes.len()))
                 }
             }
-            _ => Err(format!("{} bytes that nobody gave", bytes.len())),
+            _ => Err(format!("{} bytes that no task gave", bytes.len())),
         }
     }
 }

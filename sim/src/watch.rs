@@ -295,7 +295,7 @@ impl Watch {
         }
     }
 
-    /// A commit was answered with nobody knows what.
+    /// The reply to a commit was lost.
     pub fn unanswered(&self, batch: &Batch) {
         let claimed = batch.requires.iter().map(Require::key).filter(|key| is_claim(key));
         let runs = claimed.filter_map(|key| StepId::from_queue_name(key.name.as_bytes())).map(|(run, _)| run);

@@ -138,14 +138,15 @@ fn notice(is_asked: fn(&str) -> bool) {
         hazards::switch(name);
         scenario::run(seed, How::default()).violation
     };
-    for hazard in hazards::ALL.iter().filter(|hazard| is_asked(hazard.of)) {
+    let asked: Vec<_> = hazards::ALL.iter().filter(|hazard| is_asked(hazard.of)).collect();
+    on_all_processors(&asked, |hazard| {
         let notices = |seed: &u64| violation(*seed, Some(hazard.name)).is_some() && violation(*seed, None).is_none();
         let noticed = match hazard.of {
             hazards::OF_SCOPES => (0..NOTICED_WITHIN / scenario::SEEDS_OF_SCOPES).map(of_scopes).find(notices),
             _ => (0..NOTICED_WITHIN).find(notices),
         };
         assert!(noticed.is_some(), "{} ({}) is not noticed: {}", hazard.name, hazard.of, hazard.what);
-    }
+    });
 }
 
 /// The same for streams.
@@ -156,9 +157,26 @@ fn known_mistakes_of_streams_are_noticed() {
         hazards::switch(name);
         scenario::run(seed, STREAMS).violation
     };
-    for hazard in streams::HAZARDS {
+    let all: Vec<_> = streams::HAZARDS.iter().collect();
+    on_all_processors(&all, |hazard| {
         let notices = |seed: &u64| violation(*seed, Some(hazard.name)).is_some() && violation(*seed, None).is_none();
         let noticed = (0..STREAMS_NOTICED_WITHIN).find(notices);
         assert!(noticed.is_some(), "{} ({}) is not noticed: {}", hazard.name, hazard.of, hazard.what);
-    }
+    });
+}
+
+/// Does the work for every mistake, several at once: a world has one thread, and one mistake may take most of a minute.
+#[cfg(feature = "hazards")]
+fn on_all_processors<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(item) = items.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
+                    work(item);
+                }
+            });
+        }
+    });
 }

@@ -43,7 +43,7 @@ struct Worker {
     jobs: BTreeSet<u64>,
     /// Which process this is; what an earlier one in its place said may still come.
     number: u64,
-    /// Effects until it is killed.
+    /// The process is killed after so many effects.
     fuse: usize,
 }
 
@@ -138,7 +138,7 @@ impl Driver {
             return Ok(None);
         }
         let Some(line) = line else {
-            // Nobody killed it.
+            // It was not killed.
             let why = format!("a worker ended by itself: {:?}", worker.child.try_wait()?);
             self.told.wrong.push(why);
             worker.fuse = 0;

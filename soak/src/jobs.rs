@@ -247,7 +247,7 @@ impl Job {
                     self.decide(place, &run, &steps).await?;
                 }
                 Summary { status: RunStatus::Failed, failures, .. } => {
-                    let is_ours = failures.iter().all(|failed| format!("{failed:?}").contains("nobody paid"));
+                    let is_ours = failures.iter().all(|failed| format!("{failed:?}").contains("no one paid"));
                     assert!(is_ours, "{} failed: {failures:?}", self.key());
                     // A failed run waits to be tried again, for ever; this one is not.
                     cancel(&run).await?;
@@ -265,7 +265,7 @@ impl Job {
         let is_paid = story.effects.iter().any(|effect| effect.verb == "pay");
         let resolution = match is_paid {
             true => Resolution::Done(vec![paid(self.n + 1).encode().expect("a number can be written")]),
-            false => Resolution::Fail(String::from("nobody paid")),
+            false => Resolution::Fail(String::from("no one paid")),
         };
         match run.resolve(&steps[0], resolution).await {
             Err(Error::Engine(engine::Error::Refused { .. })) | Ok(()) => Ok(()),

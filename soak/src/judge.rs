@@ -86,9 +86,10 @@ fn repeated(job: &Job, effects: &[&Effect], story: &Story, judged: &mut Judged) 
         } else if !before.fails {
             judged.doubles += 1;
             if !story.was_in_flight(before, effect, SURVIVOR_EFFECTS_MAX) {
-                judged
-                    .wrong
-                    .push(format!("{job:?}: {} {} happened twice, and nobody was killed", effect.verb, effect.address));
+                judged.wrong.push(format!(
+                    "{job:?}: {} {} happened twice, and no process was killed",
+                    effect.verb, effect.address
+                ));
             }
         }
     }

@@ -32,7 +32,7 @@ const HISTORY_MS_MAX: u64 = 30 * 24 * 3_600_000;
 /// Ten milliseconds each, for a worker to remove the rest of what was cancelled.
 const PAUSES_MAX: usize = 1000;
 
-/// Looks at the store that nobody uses any more.
+/// Looks at the store when all processes have ended.
 pub(crate) async fn look(directory: &Path) -> anyhow::Result<Remains> {
     let mut remains = Remains::default();
     let world = SkewedWorld::new(RealWorld::here(), 0);

@@ -50,7 +50,7 @@ pub(crate) async fn live(directory: &Path, seed: u64) -> anyhow::Result<()> {
         }
     }
     drop(done);
-    let None = all_done.recv().await else { anyhow::bail!("nobody says that it is done") };
+    let None = all_done.recv().await else { anyhow::bail!("the channel that reports the end was closed") };
     engine.close().await?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Parts that look at memory do so in a process of their own, where nobody else's is mixed in. A child says what it found
+//! Parts that look at memory do so in a process of their own, where no other part's memory is counted. A child says what it found
 //! as one JSON value on stdout.
 
 use super::{loops, plan};

@@ -1,7 +1,7 @@
 //! The same shape on durare and duroxide: a thousand workflows of twenty steps that do nothing, in this process, on a
 //! runtime made like ours, on SQLite with every commit synced (WAL, `synchronous = FULL`).
 //!
-//! Their steps are counted where they run, so that nobody asks for a status while they work. A turn ends when all are
+//! Their steps are counted where they run, so that no status is polled while they work. A turn ends when all are
 //! done, or after some seconds: their rate does not get better by waiting.
 
 mod durare;

@@ -56,7 +56,7 @@ pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<
     let server = runtime.block_on(Bench::start())?;
     report.note(match server.favour() {
         true => "cascade: the server ran at a higher priority, for both, so that its calls are not timed with others' work in them",
-        false => "cascade: the server ran at the priority of everybody, so its longest call may have others' work in it",
+        false => "cascade: the server ran at ordinary priority, so its longest call may include the work of other processes",
     });
     // To write its log anew the server forks, and pays for every page it touches while its child writes.
     let _: String = runtime.block_on(server.ask(&["CONFIG", "SET", "auto-aof-rewrite-percentage", "0"]))?;

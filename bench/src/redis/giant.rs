@@ -1,5 +1,5 @@
 //! What is classic on Redis: a count and a list of references for every value, under keys of their own, and one script that
-//! follows links at zero until there are none. It is as fast as it can be, and nobody else is served meanwhile.
+//! follows links at zero until there are none. It is as fast as it can be, and the server answers no other client meanwhile.
 
 use super::server::Bench;
 use redis::aio::MultiplexedConnection;

@@ -22,7 +22,7 @@ pub(super) fn measure(runtime: &Runtime, report: &mut Report) -> anyhow::Result<
         let workers = Workers::start(&server, 2).await?;
         let baseline = keys(&server).await?;
         let runs = (scaled(STEPS, 2000) / CHAIN_STEPS as u64) as usize;
-        // Nobody can wait for their ends: they are forgotten too soon.
+        // No caller can wait for their ends: they are forgotten too soon.
         workers.chains(runs, CHAIN_STEPS, HISTORY_MS).await?;
         workers.until((runs * CHAIN_STEPS) as u64).await;
         let (ended, start) = (keys(&server).await?, Instant::now());

@@ -93,7 +93,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Processor time it has taken, in seconds: nobody else's load is in it.
+    /// Processor time it has taken, in seconds, without the load of other processes.
     pub(super) fn cpu_seconds(&self) -> f64 {
         let path = format!("/proc/{}/stat", self.server.pid().unwrap_or_default());
         let stat = std::fs::read_to_string(path).unwrap_or_default();

@@ -30,12 +30,12 @@ pub(super) struct Calls {
 impl Calls {
     /// Keeps batches from now on.
     pub(super) fn keep(&self) {
-        *self.kept.lock().expect("nobody panics with it") = Some(vec![]);
+        *self.kept.lock().expect("no thread panics while it holds the lock") = Some(vec![]);
     }
 
     /// Those that were kept.
     pub(super) fn kept(&self) -> Vec<Batch> {
-        self.kept.lock().expect("nobody panics with it").take().unwrap_or_default()
+        self.kept.lock().expect("no thread panics while it holds the lock").take().unwrap_or_default()
     }
 
     /// Scripts called that are not a step's: looks, heartbeats, scans and the clock.
@@ -54,7 +54,7 @@ impl Calls {
             _ => &self.steps,
         };
         kind.fetch_add(1, Relaxed);
-        if let Some(kept) = &mut *self.kept.lock().expect("nobody panics with it") {
+        if let Some(kept) = &mut *self.kept.lock().expect("no thread panics while it holds the lock") {
             kept.push(batch.clone());
         }
     }

@@ -54,7 +54,7 @@ pub(super) mod snakemake {
     }
 }
 
-/// Runs a program whose words nobody wants, unless it fails.
+/// Runs a program; its output is shown only if it fails.
 pub(super) fn quietly(command: &mut Command) -> anyhow::Result<()> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("{command:?}"))?;
     ensure!(output.status.success(), "{command:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));

@@ -3,7 +3,6 @@
 
 use crate::{event_log, executors, fault::Fault, location::StoreLocation, runs};
 use onceflow_engine::{Engine, Summary};
-use onceflow_exec::home::LEFT;
 use onceflow_store::{
     blocking::blocking,
     tree::{self, Dir},
@@ -127,7 +126,7 @@ pub(crate) async fn left_over(engine: &Engine, location: &StoreLocation) -> Resu
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
         // A link is not followed: its target is not onceflow's.
         Err(error) => {
-            tracing::warn!(target: LEFT, "left alone: {error}");
+            onceflow_exec::home::log_left(&error);
             return Ok(vec![]);
         }
         Ok((path, entries)) => entries.into_iter().map(move |entry| path.join(entry.name)).collect::<Vec<_>>(),
@@ -143,7 +142,7 @@ pub(crate) async fn left_over(engine: &Engine, location: &StoreLocation) -> Resu
 /// Removes a file or directory below the store's; false, with a warning, if something of it had to be left.
 pub(crate) fn remove(location: &StoreLocation, below: &Path) -> bool {
     let removed = tree::remove_beneath(&location.directory, below);
-    removed.inspect_err(|error| tracing::warn!(target: LEFT, "left alone: {error}")).is_ok()
+    removed.inspect_err(|error| onceflow_exec::home::log_left(error)).is_ok()
 }
 
 /// Bytes of a file, or of all files below a directory.

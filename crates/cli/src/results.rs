@@ -303,7 +303,7 @@ fn remove(path: &Path) {
         // With a file in place of its parent directory, the path cannot exist.
         && error.kind() != io::ErrorKind::NotADirectory
     {
-        tracing::warn!(target: onceflow_exec::home::LEFT, "left alone: {error}");
+        onceflow_exec::home::log_left(&error);
     }
 }
 

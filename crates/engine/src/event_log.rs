@@ -9,6 +9,7 @@ mod counts;
 mod reader;
 mod rows;
 mod seal;
+mod sink;
 #[cfg(test)]
 mod tests;
 mod writer;

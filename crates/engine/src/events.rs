@@ -34,7 +34,7 @@ pub enum EventKind {
     WillRun {
         /// The address of the step.
         address: String,
-        /// From 1.
+        /// The number of the attempt, from 1.
         attempt: u32,
     },
     /// An each begins to iterate over its list.

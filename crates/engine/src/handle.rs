@@ -310,6 +310,7 @@ impl Handle {
                         )));
                     }
                     outcomes.extend(node.attempt.then_some(Outcome::None));
+                    assert_eq!(outcomes.len(), node.outputs.len(), "{address} is done without all of its outputs");
                     let step = (step, &row, &parked);
                     decide_done(&self.shared, &run, step, &outcomes, &storing.changes(), note).await?
                 }

@@ -25,7 +25,7 @@ pub(crate) type ParkedStep = (StepId, Row, Parked);
 
 /// A registered compensation, with its row as it was read.
 pub(crate) struct RegisteredUndo {
-    /// Compensations run by falling numbers.
+    /// The number of the compensation; those with higher numbers run first.
     pub(crate) number: u32,
     pub(crate) row: Row,
     pub(crate) undo: Undo,

@@ -281,7 +281,8 @@ impl Run {
 
     /// Sets the state. The settings that it names must have been read: see [`Runs::read_settings`].
     pub(crate) fn set_state(&self, state: RunState) {
-        let settings = self.plan.settings().revision;
+        let (settings, own) = (self.plan.settings().revision, self.plan.keys.generation);
+        assert_eq!(state.generation, own, "run `{}` is given the state of another generation", self.key);
         assert!(settings >= state.settings, "settings {} of run `{}` were not read", state.settings, self.key);
         *lock(&self.state) = state;
     }

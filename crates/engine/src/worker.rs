@@ -176,7 +176,7 @@ impl Worker {
 
     /// Logs that the store did not answer, and pauses before the next try.
     async fn trouble(&self, error: &Error) {
-        tracing::warn!(%error, "the store did not answer; retrying");
+        tracing::warn!(%error, "the store failed to answer a worker; retrying");
         self.note(error);
         self.pause().await;
     }

@@ -84,7 +84,7 @@ impl Home {
     pub(crate) fn remove_log(&self, run: RunId, address: &str) {
         let name = format!("{}.log", safe(address));
         if let Err(error) = tree::remove_beneath(&self.root, &of_run(run).join(LOGS).join(name)) {
-            left(&error);
+            log_left(&error);
         }
     }
 
@@ -163,7 +163,7 @@ impl Home {
     fn remove_in(&self, below: &Path, goes: impl Fn(&str) -> bool) {
         let directory = match Dir::open(&self.root).and_then(|root| root.beneath(below)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return,
-            Err(error) => return left(&error),
+            Err(error) => return log_left(&error),
             Ok(directory) => directory,
         };
         for entry in directory.entries().unwrap_or_default() {
@@ -176,7 +176,7 @@ impl Home {
                 && is_free()
                 && let Err(error) = directory.remove(&entry.name)
             {
-                left(&error);
+                log_left(&error);
             }
         }
     }
@@ -216,7 +216,7 @@ impl Home {
     pub fn clear(&self, run: RunId) {
         for name in [WORK, OUT] {
             if let Err(error) = tree::remove_beneath(&self.root, &of_run(run).join(name)) {
-                left(&error);
+                log_left(&error);
             }
         }
     }
@@ -224,7 +224,7 @@ impl Home {
 
 /// Logs that a file was left in place, because it is not ours or cannot be removed; the error names it. The user sees
 /// this without enabling logs.
-pub(crate) fn left(error: &dyn std::fmt::Display) {
+pub fn log_left(error: &dyn std::fmt::Display) {
     tracing::warn!(target: LEFT, "left alone: {error}");
 }
 

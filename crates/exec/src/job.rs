@@ -212,7 +212,7 @@ impl<'a> ProcessStep<'a> {
         // Files are read, copied and removed off the runtime's threads: a caller that stops waiting is not blocked.
         let (given, said) = blocking(move || left.collect(done, &outputs, &shared, is_alone)).await;
         if let Some(said) = said {
-            crate::home::left(&said);
+            crate::home::log_left(&said);
             log.push(format!("onceflow: left alone: {said}\n").as_bytes());
         }
         let last = log.finish(given.is_err());

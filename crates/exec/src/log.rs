@@ -213,7 +213,7 @@ impl Log {
     /// Ignores a failed write, apart from a message: a log that cannot be written must not fail the step.
     fn check(&mut self, done: io::Result<()>) {
         if let Err(error) = done {
-            tracing::warn!(%error, path = ?self.path, "a log could not be written");
+            tracing::warn!(%error, path = ?self.path, "failed to write the log of a step; dropping the rest of it");
             self.is_over = true;
         }
     }

@@ -325,7 +325,7 @@ fn remove_before(parent: &Dir, address: &str) {
             && is_over()
             && let Err(error) = parent.remove(&entry.name)
         {
-            home::left(&error);
+            home::log_left(&error);
         }
     }
 }

@@ -117,7 +117,7 @@ impl LoadedFlow {
 /// How files of results get from the store to their place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ResultsMode {
-    /// As files of their own, which share blocks with the store where the file system can.
+    /// Copied to files of their own, which share blocks with the store where the file system can.
     #[default]
     Copy,
     /// As hard links to the store's own files: they take no space, and must not be written to.

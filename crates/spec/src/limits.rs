@@ -10,7 +10,7 @@ pub(crate) const DATA_BYTES_MAX: u64 = 256 << 20;
 /// Values in a flow file, including those that aliases expand to: this stops an anchor bomb.
 pub(crate) const FLOW_NODES_MAX: usize = 500_000;
 
-/// Values in a file of inputs.
+/// The most values that a file of inputs may have.
 pub(crate) const DATA_NODES_MAX: usize = 20_000_000;
 
 /// The depth of nested values, which is the recursion depth of the reader.

@@ -4,13 +4,15 @@
 //! | module | what it owns |
 //! |---|---|
 //! | `files` | flow files: each is read once, however many flows call it |
-//! | `frame` | graphs within graphs, and the names known in each |
-//! | `expression` | the references of expressions and holes |
-//! | `infer` | the types of expressions |
+//! | `draft` | graphs within graphs, and the names known in each |
+//! | `references` | the references of an expression, resolved, and its type |
+//! | `texts` | texts with holes: what they take becomes inputs of one task |
 //! | `order` | the order of steps by their references |
 //! | `steps`, `containers`, `repeat`, `call` | steps and the constructs around them |
+//! | `value` | values that connect modules: references, constants, computed |
+//! | `leaf`, `action`, `http` | leaves: steps with an action of their own |
 //! | `scope` | scopes, which are leaves with a graph of their own |
-//! | `leaf`, `action` | leaves: steps with an action of their own |
+//! | `task` | the task of a leaf, and its settings |
 //! | `digest` | versions: all that results depend on |
 
 mod action;
@@ -18,59 +20,55 @@ mod call;
 mod containers;
 mod digest;
 mod draft;
-mod expression;
 pub(crate) mod files;
+mod http;
 mod leaf;
 mod order;
+mod references;
 mod repeat;
 mod scope;
 mod steps;
+mod task;
+mod texts;
+mod value;
+
+pub(crate) use references::syntax_hint;
 
 use crate::{
-    problem::Diagnostics,
-    source::{SourceFile, Span},
-    syntax::flow::FlowDecl,
+    source::Text,
+    syntax::{fields::FieldReader, flow::FlowDecl},
 };
-pub(crate) use expression::syntax_hint;
-
 use draft::{GraphDraft, GraphDrafts, NameTarget};
 use files::LoadedFiles;
-use onceflow_core::model::{Graph, Port, SourceLocation, Type};
+use onceflow_core::model::{Graph, Port};
+use references::References;
 
-/// A flow file that is being lowered.
+/// The steps of a flow file that is being lowered, with the nested graphs they become.
 struct Lowering<'a> {
-    source: &'a SourceFile,
-    report: &'a Diagnostics,
+    reader: FieldReader<'a>,
     flow: &'a FlowDecl,
     files: &'a mut LoadedFiles,
-    frames: GraphDrafts,
-    /// Names that the current leaf gives to its inputs.
-    aliases: Vec<(String, Type)>,
+    graphs: GraphDrafts,
     /// Steps that leaves wait for, beside those they take inputs from.
-    after: Vec<crate::source::Text>,
+    after: Vec<Text>,
 }
 
 /// Lowers a flow file to its graph.
-fn lower(source: &SourceFile, report: &Diagnostics, flow: &FlowDecl, files: &mut LoadedFiles) -> Graph {
+fn lower(reader: FieldReader<'_>, flow: &FlowDecl, files: &mut LoadedFiles) -> Graph {
     let inputs: Vec<_> = flow.inputs.iter().map(|input| Port::new(input.name.name.clone(), input.shape.ty())).collect();
-    let mut lowering =
-        Lowering { source, report, flow, files, frames: GraphDrafts::default(), aliases: vec![], after: vec![] };
+    let mut lowering = Lowering { reader, flow, files, graphs: GraphDrafts::default(), after: vec![] };
     let mut root = GraphDraft::default();
     root.graph.inputs.clone_from(&inputs);
     root.names.insert("inputs".into(), NameTarget::Inputs(inputs));
-    lowering.frames.open(root);
+    lowering.graphs.open(root);
     lowering.steps(&flow.steps);
     lowering.gives(&flow.outputs, "outputs");
-    lowering.frames.finish()
+    lowering.graphs.finish()
 }
 
 impl Lowering<'_> {
-    fn say(&self, span: Span, code: &'static str, message: impl Into<String>, hint: impl Into<String>) {
-        self.report.at(self.source, span, code, message, hint);
-    }
-
-    fn origin(&self, span: Span) -> SourceLocation {
-        let (line, column) = self.source.position(span.start());
-        SourceLocation { file: self.source.file().into(), line, column }
+    /// Resolves the references of an expression beside the steps.
+    fn references(&mut self) -> References<'_> {
+        References { reader: self.reader, flow: self.flow, graphs: &mut self.graphs, aliases: &[] }
     }
 }

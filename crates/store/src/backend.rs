@@ -10,4 +10,6 @@ pub mod redis;
 pub mod socket;
 
 mod clock;
+mod error;
+mod front;
 mod shared;

@@ -31,6 +31,8 @@ mod sync {
 
 mod backend {
     mod clock;
+    mod error;
+    mod front;
     pub(crate) mod journal;
     pub(crate) mod memory;
     mod shared;

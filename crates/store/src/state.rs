@@ -76,7 +76,7 @@ impl StoreState {
     }
 
     /// Applies a batch after the batch at position `at.0`, at time `at.1`, or says which require did not hold. The flag says
-    /// that a queue row became free that nobody has claimed yet: waiting workers should wake. Changes that must outlive a
+    /// that an unclaimed queue row became free: waiting workers should wake. Changes that must outlive a
     /// crash are told to `effects`, in order. After an error nothing has changed, though effects may have been told.
     pub fn apply(
         &mut self,

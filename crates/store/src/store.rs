@@ -106,7 +106,7 @@ impl Store {
         Store::open_with(directory, found.unwrap_or_default(), RealWorld::here()).await
     }
 
-    /// [`Store::open`], with a backend or its options, and a world of one's own.
+    /// [`Store::open`] with a given backend, or its options, and a given world.
     ///
     /// # Errors
     /// As [`Store::open`].

@@ -22,7 +22,7 @@ pub struct Laws {
 }
 
 impl Laws {
-    /// Both laws hold: parts may be combined anywhere, in any order.
+    /// Both laws hold: partial results may be combined in any place and order.
     pub const ALL: Laws = Laws { associative: true, commutative: true };
     /// No law holds, or only nearly, as with sums of floating-point numbers.
     pub const NONE: Laws = Laws { associative: false, commutative: false };

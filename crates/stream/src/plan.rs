@@ -67,7 +67,7 @@ impl Default for PlanOptions {
 pub struct StageEdge {
     /// The step that sends, and its stage.
     pub from: (usize, usize),
-    /// The step that receives, and its stage.
+    /// The receiving step: its stage, and its index there.
     pub to: (usize, usize),
     /// Which of the receiver's inputs this is.
     pub port: usize,

@@ -77,7 +77,7 @@ pub(crate) fn keyed_sender<K: StreamData, V: StreamData>(edge: usize) -> AnyPush
     }))
 }
 
-/// Passes a window's result on.
+/// Passes the result of a window to the next steps.
 pub(crate) fn give<K: StreamData, R: StreamData>(
     next: &mut BoxPush<PaneResult<K, R>>,
     bundle: &mut Bundle,

@@ -2,7 +2,7 @@
 //! it opens with the rows of a moment that was, goes on from there, and shows the same after a power cut.
 //!
 //! An input is a list of choices: which journal, and what is done to which of its files. Where it goes as far as to write
-//! checksums of its own, nobody can know what is true any more; then opening only has to end, and without a panic.
+//! checksums of its own, the truth cannot be known any more; then opening only has to end, and without a panic.
 
 mod damage;
 mod made;
@@ -67,7 +67,7 @@ fn refused(error: &OpenError) -> String {
     match error {
         OpenError::Damaged { what, .. } => what.chars().filter(|letter| !letter.is_ascii_digit()).collect(),
         OpenError::TooNew { .. } => String::from("too new"),
-        OpenError::NotThisStore { .. } => panic!("nobody said which store it is: {told}"),
+        OpenError::NotThisStore { .. } => panic!("no caller said which store it is: {told}"),
         OpenError::Io { .. } => panic!("this disk does not fail: {told}"),
     }
 }

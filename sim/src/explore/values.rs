@@ -124,7 +124,7 @@ impl World {
         sound(&self.table.values())
     }
 
-    /// Everybody has come to an end. What was answered is so; and when all leases have ended and all is reclaimed, nothing is
+    /// All clients have ended. What was answered is so; and when all leases have ended and all is reclaimed, nothing is
     /// there that no root leads to.
     fn end(&self, scene: &Scene) -> Result<(), String> {
         let values = self.table.values();

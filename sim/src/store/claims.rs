@@ -1,5 +1,5 @@
 //! Claims while the owner of an embedded store changes: the real table of what a process holds and the real way in which
-//! that is asserted again, on simulated nodes. Until everybody who lives has done so, or a lease has passed, no claim is
+//! that is asserted again, on simulated nodes. Until every living node has done so, or a lease has passed, no claim is
 //! granted; whose claims stand is written down, so that one that is granted to another worker is noticed.
 
 use super::SimStore;

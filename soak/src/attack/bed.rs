@@ -1,4 +1,4 @@
-//! A directory in which the real command is used, with nobody's settings.
+//! A directory in which the real command is used, without a user's settings.
 
 use std::{
     fs,

@@ -12,7 +12,7 @@ pub(super) struct Churned<'a> {
     ours: Ours,
     group: Group,
     overlaps: bool,
-    /// What the last pairs were decided at, if nobody has waited for it yet.
+    /// What the last pairs were decided at, if no caller has waited for it yet.
     last: Option<Position>,
 }
 

@@ -31,7 +31,7 @@ fn commit_ms(counts: &Counts) -> Option<f64> {
     (counts.commits_timed > 0).then(|| counts.commit_ms as f64 / counts.commits_timed as f64)
 }
 
-/// The watermark, if it is a moment: neither that of a stream that promises nothing yet, nor the end.
+/// Returns the watermark if it is a time: neither the initial one, which promises nothing, nor the end of the stream.
 fn moment(watermark: EventTime) -> Option<EventTime> {
     (watermark != EventTime::MIN && watermark != EventTime::MAX).then_some(watermark)
 }

@@ -126,7 +126,7 @@ pub(crate) async fn import(args: &args::Import, location: StoreLocation, printer
     too_long.iter().for_each(|line| printer.say(line));
     let taken = engine.import(&carried, &mut from, how).await;
     if let Err(error) = onceflow_store::tree::remove(&scratch) {
-        tracing::warn!(target: onceflow_exec::home::LEFT, "left alone: {error}");
+        onceflow_exec::home::log_left(&error);
     }
     let handle = taken.map_err(|error| refused(&args.file, error))?;
     for (name, bytes) in carried.beside.iter().filter(|(name, _)| BESIDE.contains(&name.as_str())) {

@@ -71,7 +71,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(error) = onceflow_store::tree::remove(&self.0) {
-            tracing::warn!(target: onceflow_exec::home::LEFT, "left alone: {error}");
+            onceflow_exec::home::log_left(&error);
         }
     }
 }

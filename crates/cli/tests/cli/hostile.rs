@@ -133,7 +133,7 @@ fn a_killed_at_most_once_step_waits_for_resolve() {
     bed.run(&["ls"]).expect(expect![[r#"
         -- stdout
         KEY  FLOW  STATUS           STEPS  AGE
-        pay  pay   waiting              0  just now
+        pay  pay   waiting              0  [ago]
         -- stderr
         next: onceflow resolve pay a --done | --redo | --fail WHY
         -- exit 0
@@ -196,7 +196,7 @@ outputs: { x: third.x }
     bed.run(&["ls"]).expect(expect![[r#"
         -- stdout
         KEY   FLOW  STATUS           STEPS  AGE
-        undo  undo  not cleaned up       2  just now
+        undo  undo  not cleaned up       2  [ago]
         -- stderr
         next: `onceflow retry undo` tries the undos that failed again; `onceflow resolve undo second --done` says that one was done by hand; `onceflow cancel --abandon undo` gives them up
         -- exit 0

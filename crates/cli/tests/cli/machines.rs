@@ -167,7 +167,7 @@ impl<'a> Machines<'a> {
         while !is_so(self) {
             silent = if self.hear(LOOK) { 0 } else { silent + 1 };
             self.revive();
-            assert!(silent < looks, "nobody says anything, and it does not happen: {what}");
+            assert!(silent < looks, "no process prints anything, and it does not happen: {what}");
         }
     }
 

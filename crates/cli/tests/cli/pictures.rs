@@ -310,7 +310,7 @@ fn a_report_and_a_graph_tell_what_commands_used_of_the_machine_and_what_was_more
     };
     assert!(of("busy")["cpu_ms"].as_u64().is_some_and(|ms| ms > 0), "{data:#}");
     assert!(of("hungry")["peak_bytes"].as_u64().is_some_and(|bytes| bytes > 200_000_000), "{data:#}");
-    assert!(of("plain")["cpu_ms"].is_null(), "nobody measures what is no process: {data:#}");
+    assert!(of("plain")["cpu_ms"].is_null(), "only processes are measured: {data:#}");
     bed.run(&["report", "-o", "r.html"]).ends(0);
     is_html(&bed, "r.html");
     let report = bed.read("r.html");

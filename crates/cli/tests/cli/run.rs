@@ -116,7 +116,7 @@ fn a_failed_run_goes_on_where_it_failed() {
     bed.run(&["ls"]).expect(expect![[r#"
         -- stdout
         KEY  FLOW  STATUS           STEPS  AGE
-        two  two   failed               1  just now
+        two  two   failed               1  [ago]
         -- stderr
         next: onceflow logs two; then `onceflow run two.yaml` goes on where it stopped
         -- exit 0

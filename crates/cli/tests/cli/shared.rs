@@ -69,8 +69,8 @@ fn a_start_with_other_inputs_is_refused_while_the_run_works_and_another_key_is_n
     bed.run(&["ls"]).expect(expect![[r#"
         -- stdout
         KEY   FLOW  STATUS           STEPS  AGE
-        b     copy  running              0  just now
-        copy  copy  running              0  just now
+        b     copy  running              0  [ago]
+        copy  copy  running              0  [ago]
         -- stderr
         next: onceflow watch b
         -- exit 0
@@ -109,7 +109,7 @@ fn a_killed_run_is_interrupted_and_goes_on_when_it_is_run_again() {
     bed.run(&["ls"]).expect(expect![[r#"
         -- stdout
         KEY   FLOW  STATUS           STEPS  AGE
-        copy  copy  interrupted          0  just now
+        copy  copy  interrupted          0  [ago]
         -- stderr
         next: `onceflow run copy.yaml -i text=in.txt` goes on where it stopped
         -- exit 0
@@ -169,7 +169,7 @@ fn a_run_at_work_is_cancelled_from_elsewhere_and_nothing_is_left() {
     bed.run(&["ls"]).expect(expect![[r#"
         -- stdout
         KEY   FLOW  STATUS           STEPS  AGE
-        long  long  cancelled            0  just now
+        long  long  cancelled            0  [ago]
         -- stderr
         next: `onceflow run long.yaml -i text=in.txt` begins anew
         -- exit 0

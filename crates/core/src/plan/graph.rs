@@ -62,7 +62,7 @@ pub struct DependencyGraph {
     outs_from: Vec<u32>,
     /// Per vertex that can be fed, from the parent's first out-port on (sub-modules never are): its place, or `UNFED`.
     source: Vec<u32>,
-    /// Per place, the vertices it feeds.
+    /// The vertices that each place feeds.
     targets: Adjacency,
     /// Per sub-module: every out-port depends on every in-port.
     dense: Vec<bool>,

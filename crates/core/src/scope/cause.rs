@@ -74,7 +74,7 @@ pub struct Disposal {
     pub cause: DisposalCause,
 }
 
-/// Why a message went no further.
+/// The cause for which a message was disposed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DisposalCause {
     /// A fork took another branch.

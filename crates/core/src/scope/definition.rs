@@ -50,7 +50,7 @@ pub enum OpKind {
         /// How many streams it has.
         streams: u32,
     },
-    /// The content of a message decides which ports it leaves by.
+    /// Sends a message by the ports that its content decides.
     Distribute(Distribution),
     /// A copy to every port.
     Clone,

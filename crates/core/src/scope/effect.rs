@@ -59,7 +59,7 @@ pub enum ScopeEvent<M> {
     Failed {
         /// The order.
         order: OrderId,
-        /// Why.
+        /// The reason.
         why: OrderFailure,
         /// Problems of its own cleanup, if it was a nested session.
         mishaps: Vec<Mishap>,
@@ -149,7 +149,7 @@ pub enum ScopeEffect<M> {
         /// When, from now.
         after_ms: u64,
     },
-    /// A message nobody needs any more.
+    /// A message that no operation needs any more.
     Drop(M),
     /// The session is done. The last effect.
     Deliver(Box<SessionEnd<M>>),

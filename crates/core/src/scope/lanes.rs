@@ -74,7 +74,7 @@ impl<T: Clone + PartialEq> Lanes<T> {
         changes
     }
 
-    /// A request has ended, or is not wanted any more while it waits. Returns the changes that follow.
+    /// Removes a request that has ended, or that was cancelled while it waited. Returns the changes that follow.
     pub fn leave(&mut self, request: &T, instruction: &Instruction) -> Vec<LaneChange<T>> {
         let Some(lane) = self.lanes.get_mut(&instruction.label) else { return Vec::new() };
         if lane.running.as_ref().is_some_and(|running| running.request == *request) {

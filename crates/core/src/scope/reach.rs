@@ -112,7 +112,8 @@ impl<M, C: Contents<M>> Machine<'_, M, C> {
         &mut self.reach().marks[op.at()]
     }
 
-    /// Looks at the component of an operation. Returns true when a collection was given on instead of dying.
+    /// Checks whether the component of an operation can still get messages. Returns true if a collection was passed on, so that
+    /// more operations may be reachable.
     fn examine(&mut self, op: OpId) -> bool {
         let graph = &self.scope.wiring.graph;
         let component = graph.component[op.at()] as usize;

@@ -108,7 +108,7 @@ pub(crate) struct Collection<M> {
 pub struct OpOverview {
     /// The operation.
     pub name: String,
-    /// Orders under way; for a buffer, 1 while keys to it exist.
+    /// The number of orders that have not ended; for a buffer, 1 while keys to it exist.
     pub active: u32,
     /// Messages it holds: entries of a buffer, parts of a collection.
     pub holds: usize,

@@ -110,7 +110,7 @@ fn every_order(machine: &Machine, seen: &mut BTreeSet<Vec<String>>, trail: &mut 
         seen.insert(trail.clone());
         return;
     }
-    assert!(!ready.is_empty(), "nobody is ready after {trail:?}");
+    assert!(!ready.is_empty(), "no step is ready after {trail:?}");
     for step in ready {
         assert_ne!(step, "settle", "it is settled while others are ready, after {trail:?}");
         let mut next = machine.clone();

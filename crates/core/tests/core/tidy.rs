@@ -262,7 +262,7 @@ fn doc_comments_and_test_names_have_a_subject() {
 }
 
 /// Phrases without a subject, and what to write in their place. In what users and readers see: sources, book, help.
-const VAGUE: [(&str, &str); 7] = [
+const VAGUE: [(&str, &str); 9] = [
     ("became of", "the outcome of"),
     ("becomes of", "the outcome of"),
     ("become of", "the outcome of"),
@@ -270,6 +270,8 @@ const VAGUE: [(&str, &str); 7] = [
     ("whoever", "the worker that, the process that"),
     ("anybody", "a worker, a caller"),
     ("who is gone", "a dead worker"),
+    ("nobody", "no worker, no caller, no process"),
+    ("everybody", "all workers, all users"),
 ];
 
 #[test]

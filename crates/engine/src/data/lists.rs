@@ -114,11 +114,13 @@ impl Pages {
     }
 
     pub(super) fn put_above(&mut self, below: Range<usize>, id: ValueId) {
+        assert_eq!(below.start, self.next, "a value stands above other pages than those that it was made of");
         self.pages.splice(below, [id]);
         self.next += 1;
     }
 
     pub(super) fn top(&self) -> &ValueId {
+        assert_eq!(self.pages.len(), 1, "a list is referred to while some of its pages have no value above them");
         &self.pages[0]
     }
 }

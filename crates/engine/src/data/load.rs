@@ -121,7 +121,7 @@ impl Drop for Scratch {
         if directory.exists()
             && let Err(error) = onceflow_store::tree::remove(&directory)
         {
-            tracing::warn!(%error, ?directory, "a scratch directory could not be removed");
+            tracing::warn!(%error, ?directory, "failed to remove a scratch directory");
         }
     }
 }

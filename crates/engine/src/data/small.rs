@@ -136,7 +136,7 @@ impl SmallFiles {
         if !files.is_empty() {
             files.clear();
             if let Err(error) = onceflow_store::tree::remove(&self.directory) {
-                tracing::warn!(%error, directory = ?self.directory, "a scratch directory could not be removed");
+                tracing::warn!(%error, directory = ?self.directory, "failed to remove a scratch directory");
             }
         }
         drop(lock(&self.alive).take());
@@ -158,7 +158,7 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 fn remove(path: &Path) {
     if let Err(error) = std::fs::remove_file(path) {
-        tracing::warn!(%error, ?path, "a scratch file could not be removed");
+        tracing::warn!(%error, ?path, "failed to remove a scratch file");
     }
 }
 

@@ -174,6 +174,7 @@ impl<'a> Storing<'a> {
             };
         }
         let (len, digest) = (digest.count(), digest.finish());
+        assert_eq!(len, elements.len() as u64, "a list is stored with another length than it has");
         self.put_page(&mut pages, page).await?;
         while let Some((at, above)) = pages.above() {
             let id = self.put(above).await?;
@@ -213,6 +214,7 @@ impl<'a> Storing<'a> {
             while let Err(error) = self.ahead.put_ahead(self.values, &mut self.riding).await {
                 self.wait(error).await?;
             }
+            assert!(self.riding.is_empty(), "changes that were put ahead of a batch are in the batch too");
         }
         Ok(())
     }

@@ -41,6 +41,7 @@ pub(super) async fn plan_over_intact(
                 broken.push(outcome.clone());
             }
         }
+        assert!(planned.reads.iter().all(|at| known.contains_key(at)), "a plan reads a value that is not known");
         if broken.is_empty() {
             let of_lost = |line: &&mut onceflow_core::plan::explain::ExplanationLine| lost.contains(&line.node);
             for line in planned.explanation.lines.iter_mut().filter(of_lost).filter(|line| line.fate == Fate::Run) {

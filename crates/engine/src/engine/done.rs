@@ -75,6 +75,7 @@ impl MayBeDone<'_> {
                 _ => instances.len() == 1,
             },
         };
+        assert!(frame.depth > 0, "frame {id:?} was opened by a step, so it is inside of another one");
         // Deeper frames are inside of one that was checked.
         let is_outermost = frame.depth == 1;
         if !all_are_there || is_outermost && calls_itself(self.program, node, &mut BTreeSet::new()) {

@@ -55,6 +55,6 @@ pub(super) async fn reclaim(shared: Arc<Shared>) {
     };
     let reclaim = shared.values.clone().reclaim_forever();
     if let Either::Left((error, _)) = select(std::pin::pin!(reclaim), std::pin::pin!(closed)).await {
-        tracing::error!(%error, "values are not reclaimed any more");
+        tracing::error!(%error, "reclaiming has ended; unused values stay until another worker reclaims them");
     }
 }

@@ -44,6 +44,8 @@ impl<'a> KeptValues<'a> {
     ) -> Result<KnownValues, Error> {
         let mut known = KnownValues::new();
         for (at, node) in (0..).zip(&program.blocks[ROOT as usize].nodes) {
+            let is_before = |source: &Source| !matches!(source, Source::Node(other, _) if *other >= at);
+            assert!(node.inputs.iter().all(is_before), "a node stands before one that it reads from");
             let input = |source: &Source| match source {
                 Source::Input(port) => Some(given(*port)),
                 Source::Constant(at) => Some(Outcome::Value(program.constants[*at as usize].clone())),

@@ -114,6 +114,7 @@ pub(super) fn plan(
     if plan.reuse.len() > REUSED_MAX {
         return Ok(PlannedRun { reads, ..PlannedRun::whole(asked, explanation, fuses) });
     }
+    assert!(plan.reuse.iter().map(|(port, _)| port).is_sorted(), "reused values follow the inputs in their order");
     let value = |(_, at): &(PortIndex, (u32, PortIndex))| &known[at];
     let held = |(outcome, _): &(Outcome, _)| Held { owned: stored(outcome).is_some(), outcome: outcome.clone() };
     Ok(PlannedRun {

@@ -4,7 +4,7 @@ use super::{
     EventLogOptions,
     reader::{read_sealed, settled_steps},
     rows::{Block, SealedLog, SealedRow, SealedWorker, WorkerHeader},
-    writer::Sink,
+    sink::Sink,
 };
 use crate::{Error, RunHistory, shared::Shared};
 use onceflow_core::{

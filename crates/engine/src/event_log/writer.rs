@@ -5,19 +5,19 @@ use super::{
     Entry, EventLogOptions,
     counts::{Counting, add_counts},
     rows::{Block, Logged, LoggedEvent, WorkerHeader},
+    sink::Sink,
 };
 use crate::{Error, events::EventKind, shared::Shared};
 use futures_util::future::{Either, pending, select};
 use onceflow_core::{
-    Batch, Key, Name, Row, Shard,
-    limits::SCAN_ROWS_MAX,
+    Batch, Key, Row,
     protocol::{
         ids::RunId,
         keys,
         rows::{self, Head},
     },
 };
-use onceflow_store::{Records, World, records::Scan, values::Values, world::BoxFuture};
+use onceflow_store::world::BoxFuture;
 use std::{
     collections::{BTreeMap, BTreeSet},
     pin::pin,
@@ -66,32 +66,6 @@ const TRIES_MAX: usize = 20;
 /// Tries to write everything when the engine closes.
 const CLOSING_TRIES_MAX: usize = 3;
 
-/// The part of the store that logs are written to, and under which name.
-pub(super) struct Sink {
-    pub(super) records: Arc<dyn Records>,
-    pub(super) values: Arc<Values>,
-    pub(super) world: Arc<dyn World>,
-    pub(super) shard: Shard,
-    worker: u128,
-    host: String,
-    pub(super) options: EventLogOptions,
-}
-
-impl Sink {
-    pub(super) async fn rows(&self, run: RunId, prefix: &[u8]) -> Result<Vec<(Name, Row)>, Error> {
-        let (mut found, mut after) = (Vec::new(), None);
-        loop {
-            let scan = Scan::of(keys::events(run), SCAN_ROWS_MAX).prefix(prefix).after(after);
-            let page = self.records.scan(self.shard, scan).await?;
-            after = page.rows.last().map(|(name, _)| name.clone());
-            found.extend(page.rows);
-            if !page.more {
-                return Ok(found);
-            }
-        }
-    }
-}
-
 /// Writes the event logs of an engine.
 pub(super) struct Writer {
     sink: Sink,
@@ -100,16 +74,7 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(shared: Arc<Shared>, options: EventLogOptions) -> Self {
-        // Not the engine itself, which may be dropped without being closed.
-        let sink = Sink {
-            records: shared.records.clone(),
-            values: shared.values.clone(),
-            world: shared.world.clone(),
-            shard: shared.shard(),
-            worker: shared.kernel.fences.incarnation(),
-            host: shared.options.about.clone().unwrap_or_else(|| crate::About::this_process("")).host,
-            options,
-        };
+        let sink = Sink::of(&shared, options);
         Writer { sink, open: BTreeMap::new() }
     }
 
@@ -386,6 +351,11 @@ impl RunLog {
     /// The last write is stored.
     fn accept(&mut self, head: Option<Option<Row>>) {
         let Some(draft) = self.tried.take() else { return };
+        assert_eq!(
+            draft.header.version,
+            self.header.version + 1,
+            "a write was stored that does not follow the last one"
+        );
         self.unchecked_bytes += draft.header.bytes.saturating_sub(self.header.bytes);
         if let Some((number, block)) = draft.blocks.into_iter().next_back() {
             assert_eq!(number, draft.header.block, "the last block of a write is the last of the worker");
@@ -480,6 +450,7 @@ impl RunLog {
             add_counts(&mut known, counts);
             header.unlisted = Some((plan, on_store(ms), known));
         }
+        assert!(blocks.iter().all(|(_, block)| !block.is_empty()), "an empty block takes a row and says nothing");
         let row = rows::write(&header);
         Ok(Draft { header, row, blocks })
     }

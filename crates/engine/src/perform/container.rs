@@ -104,6 +104,7 @@ impl Opening<'_> {
             };
         }
         let elements = step::elements(n as u32, ops_per_element(plan, body), concurrency);
+        assert_eq!(u64::from(elements.n), n, "an each is opened over another number of elements than its list has");
         let open = |state: RunState| step::open_each(plan, state, &self.work.taken, body, elements, &self.inputs, memo);
         let what = EventKind::DidOpen { address: self.work.address_if_wanted().await?, elements: elements.n };
         self.work.commit(&[], Some(what), open).await.map(WorkCommit::next)
@@ -147,7 +148,9 @@ pub(super) async fn open_chunk(work: &Work<'_>) -> Result<Option<Job>, Error> {
         lists.push(match held.as_ref().and_then(|held| held.outcome.value()) {
             Some(list) if input.varying => {
                 let shared = work.shared();
-                Some(shared.lists.elements(&shared.values, list, range.clone()).await?)
+                let elements = shared.lists.elements(&shared.values, list, range.clone()).await?;
+                assert_eq!(elements.len(), range.len(), "a chunk is opened with elements of another one");
+                Some(elements)
             }
             _ => None,
         });

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use onceflow_core::protocol::{ids::StepId, keys, rows};
 use serde::{Deserialize, Serialize};
 
-/// Bytes kept of a failed step, and of one that did not fail.
+/// The bytes of output that are kept of a failed step, and of one that did not fail.
 const FAILED_BYTES_MAX: usize = 64 << 10;
 const DONE_BYTES_MAX: usize = 4 << 10;
 

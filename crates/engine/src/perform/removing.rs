@@ -9,7 +9,7 @@ use onceflow_core::{
     protocol::{
         claim,
         draft::Draft,
-        ids::{FrameId, RunId, StepId},
+        ids::{FrameId, RunId, StepId, TEARDOWN},
         keys::{Keys, SETTINGS},
         rows::{self, ReadyStep, RunState},
         run,
@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 /// Removes all rows of the run, then the run.
 pub(super) async fn tear_down(work: &Work<'_>) -> Result<Option<Job>, Error> {
+    assert_eq!(work.taken.step.node, TEARDOWN, "a run is removed by the one step that is made for it");
     let Some(_) = work.shared().runs.read_run(work.run.plan.keys.run).await? else { return Ok(None) };
     let (shared, plan, state) = (work.shared(), &work.run.plan, work.run.state());
     // A large run takes longer to remove than a claim stands.

@@ -160,7 +160,9 @@ impl Settling<'_> {
         arrived: &[Received],
     ) -> Result<Option<Job>, Error> {
         let registrations = self.last_registrations().await?;
-        let hidden = self.work.run.plan.program.blocks[0].outputs.iter().map(|output| output.hidden);
+        let block = &self.work.run.plan.program.blocks[0];
+        assert_eq!(outputs.len(), block.outputs.len(), "a run ends well that lacks an output of its flow");
+        let hidden = block.outputs.iter().map(|output| output.hidden);
         let outputs = outputs.into_iter().zip(hidden).filter(|(_, hidden)| !hidden).map(|(output, _)| output).collect();
         folding::fold(self.work, self.state, Status::Done, outputs, (arrived, &registrations)).await
     }

@@ -19,6 +19,7 @@ use futures_util::future::{Either, select};
 use onceflow_core::{
     model::TaskSpec,
     protocol::{
+        ids::UNDO,
         rows::{self, Failed, RunState, Undo},
         run::{self, AfterUndo},
     },
@@ -41,6 +42,7 @@ pub(super) struct Undoing<'a> {
 
 impl<'a> Undoing<'a> {
     pub(super) fn new(work: &'a Work<'a>) -> Self {
+        assert_eq!(work.taken.step.node, UNDO, "a step is undone by the step that is made for its registration");
         Undoing { work, notes: FailureNotes::of(work), number: work.taken.step.index }
     }
 

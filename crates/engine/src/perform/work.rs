@@ -7,7 +7,7 @@ use crate::{
     data::Scratch,
     error::SOURCE_CHANGED,
     events::EventKind,
-    kernel::{Heartbeat, Job, WorkCommit},
+    kernel::{Asked, Heartbeat, Job, WorkCommit},
     run_rows::RunRows,
     runs::Run,
     seams,
@@ -77,18 +77,31 @@ impl Work<'_> {
         what: CommitEvents,
         decide: impl Fn(RunState) -> Draft<'a>,
     ) -> Result<WorkCommit, Error> {
+        let committed = self
+            .commit_and_tell(what, async |asked| {
+                self.shared().commit(&self.run, &self.taken, asked, changes, decide).await
+            })
+            .await?;
+        if matches!(committed, WorkCommit::Lost) {
+            tracing::debug!(step = ?self.taken.step, "dropping a commit: another worker has the step, or the run went on");
+        }
+        Ok(committed)
+    }
+
+    /// Commits, with a claim on the next step, and tells the events of the commit in the order of the commits.
+    async fn commit_and_tell(
+        &self,
+        what: CommitEvents,
+        commit: impl AsyncFnOnce(Option<&Asked>) -> Result<WorkCommit, Error>,
+    ) -> Result<WorkCommit, Error> {
         let asked = self.worker.claim_next(self.slot);
-        let shared = self.shared();
-        let order = if what.first.is_some() { shared.events.order_if_wanted().await } else { None };
-        let committed = shared.commit(&self.run, &self.taken, asked.as_ref(), changes, decide).await?;
-        match &committed {
-            WorkCommit::Committed { position, .. } if order.is_some() => {
-                what.first.into_iter().chain(what.turn).for_each(|what| self.tell(*position, what));
-            }
-            WorkCommit::Lost => {
-                tracing::debug!(step = ?self.taken.step, "dropping a commit: another worker has the step, or the run went on");
-            }
-            _ => {}
+        let events = &self.shared().events;
+        let order = if what.first.is_some() { events.order_if_wanted().await } else { None };
+        let committed = commit(asked.as_ref()).await?;
+        if let WorkCommit::Committed { position, .. } = &committed
+            && order.is_some()
+        {
+            what.first.into_iter().chain(what.turn).for_each(|what| self.tell(*position, what));
         }
         Ok(committed)
     }
@@ -173,21 +186,14 @@ impl Work<'_> {
         what: Option<EventKind>,
         decide: impl Fn(RunState) -> Draft<'a>,
     ) -> Result<WorkCommit, Error> {
-        let asked = self.worker.claim_next(self.slot);
-        let shared = self.shared();
-        let order = if what.is_some() { shared.events.order_if_wanted().await } else { None };
-        let committed =
-            shared.kernel.commit_once(&self.taken.claim, asked.as_ref(), changes, decide(seen).into()).await?;
-        match &committed {
-            WorkCommit::Committed { position, .. } => {
-                if let (Some(what), true) = (what, order.is_some()) {
-                    self.tell(*position, what);
-                }
-            }
-            WorkCommit::Lost | WorkCommit::DecideAgain => {
-                self.shared().runs.read_run(self.run.plan.keys.run).await?;
-                self.give_back().await?;
-            }
+        let decision = decide(seen).into();
+        let kernel = &self.shared().kernel;
+        let commit =
+            async |asked: Option<&Asked>| kernel.commit_once(&self.taken.claim, asked, changes, decision).await;
+        let committed = self.commit_and_tell(what.into(), commit).await?;
+        if matches!(committed, WorkCommit::Lost | WorkCommit::DecideAgain) {
+            self.shared().runs.read_run(self.run.plan.keys.run).await?;
+            self.give_back().await?;
         }
         Ok(committed)
     }
@@ -226,6 +232,7 @@ impl Work<'_> {
 
     /// As [`Work::fail`]; `started` if the body of an at-most-once step may have run.
     pub(super) async fn fail_as(&self, attempt: u32, causes: Vec<String>, started: bool) -> Result<Option<Job>, Error> {
+        assert!(attempt > 0, "attempts are counted from 1: the first one has failed");
         let plan = &self.run.plan;
         let node = self.taken.node(plan);
         let failed = Failed { address: self.address().await?.into(), attempt, causes: shortened(causes), started };

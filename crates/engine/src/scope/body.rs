@@ -29,7 +29,7 @@ pub type AsyncBody = dyn Fn(Packet, OrderStreams) -> BoxFuture<'static, Result<E
 pub enum ScopeBody {
     /// The machine needs none.
     None,
-    /// Runs at once.
+    /// Runs on the thread that drives the session, before the next event.
     Blocking(Arc<BlockingBody>),
     /// Runs as a future.
     Async(Arc<AsyncBody>),

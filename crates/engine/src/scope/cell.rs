@@ -69,7 +69,7 @@ pub(super) struct State {
 /// An effect to be carried out.
 pub(super) struct Due {
     pub(super) effect: ScopeEffect<Packet>,
-    /// It is no order that was cancelled before it began.
+    /// The order was not cancelled before it began.
     pub(super) is_wanted: bool,
 }
 
@@ -120,7 +120,7 @@ impl SessionCell {
         lock(&self.state)
     }
 
-    /// Brings an event, and drives the session unless another thread does.
+    /// Queues an event, and drives the session unless another thread does.
     pub(super) fn feed(self: &Arc<Self>, event: ScopeEvent<Packet>) {
         {
             let mut inbox = lock(&self.inbox);
@@ -133,7 +133,7 @@ impl SessionCell {
         self.drive();
     }
 
-    /// Drives the session if it has effects and nobody else does.
+    /// Drives the session if it has effects and no other task drives it.
     pub(super) fn kick(self: &Arc<Self>) {
         if !std::mem::replace(&mut lock(&self.inbox).is_driven, true) {
             self.drive();

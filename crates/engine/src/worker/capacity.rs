@@ -284,7 +284,9 @@ impl<'a> Ready<'a> {
 
 impl Drop for Ready<'_> {
     fn drop(&mut self) {
-        if self.0.ready.fetch_sub(1, SeqCst) <= self.0.running_max {
+        let before = self.0.ready.fetch_sub(1, SeqCst);
+        assert!(before > 0, "a step that waits for a place to run is counted while it waits");
+        if before <= self.0.running_max {
             self.0.few_ready.notify_waiters();
         }
     }

@@ -2,7 +2,8 @@
 //! repeated effects are those of steps in flight at a kill, with the same key both times.
 //!
 //! The test starts itself as a child. Every body appends a line to a file, in one write, and then reports it on its
-//! standard output; the parent kills the child after a random number of reports.
+//! standard output; the parent kills the child after a random number of reports. Few effects later the child waits for
+//! that, so that it does not get far ahead of a parent that a busy machine keeps waiting.
 
 use crate::support;
 
@@ -14,6 +15,10 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
     process::Stdio,
+    sync::{
+        LazyLock,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
 };
 use support::{Kit, as_int, bool, flows::spec, graphs::*, int, ints, proof::Proof};
 use tokio::{
@@ -21,9 +26,14 @@ use tokio::{
     process::Command,
 };
 
-/// Environment variables of a child: the directory of the store, and the number of elements.
+/// Environment variables of a child: the directory of the store, the number of elements, and the number of effects after
+/// which it waits to be killed, if it is to be.
 const DIR: &str = "ONCEFLOW_TEST_KILLED_DIR";
 const ELEMENTS: &str = "ONCEFLOW_TEST_KILLED_ELEMENTS";
+const EFFECTS_MAX: &str = "ONCEFLOW_TEST_KILLED_EFFECTS_MAX";
+
+/// Effects that a child may have beyond those after which it is killed.
+const EFFECTS_AHEAD: usize = 3;
 
 /// Steps in flight at a time.
 const SLOTS: usize = 8;
@@ -31,11 +41,25 @@ const SLOTS: usize = 8;
 /// Appends one line to the file of effects, in one write, and reports it.
 fn effect(file: Option<&Path>, line: &str) -> Result<(), Failure> {
     let Some(file) = file else { return Ok(()) };
+    wait_for_the_kill_if_due();
     let mut file = std::fs::OpenOptions::new().append(true).create(true).open(file).expect("the file of effects");
     file.write_all(format!("{line}\n").as_bytes()).map_err(|error| Failure::new(error.to_string()))?;
     // The parent may be gone.
     let _said = std::io::stdout().lock().write_all(b"@\n");
     Ok(())
+}
+
+/// Counts an effect of this child; never returns once it has had as many as it may.
+fn wait_for_the_kill_if_due() {
+    static MAX: LazyLock<Option<usize>> = LazyLock::new(|| std::env::var(EFFECTS_MAX).ok()?.parse().ok());
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    if let Some(max) = *MAX
+        && COUNT.fetch_add(1, SeqCst) >= max
+    {
+        loop {
+            std::thread::park();
+        }
+    }
 }
 
 /// Every element goes through a chain, a loop, a choice and a flow that calls itself.
@@ -98,6 +122,9 @@ async fn live(dir: &Path, elements: i64) {
 async fn run_child(dir: &Path, elements: i64, kill_after: Option<usize>) -> Option<String> {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["killed::child", "--exact", "--nocapture"]).env(DIR, dir).env(ELEMENTS, elements.to_string());
+    if let Some(after) = kill_after {
+        child.env(EFFECTS_MAX, (after + EFFECTS_AHEAD).to_string());
+    }
     let mut child = child.stdout(Stdio::piped()).stderr(Stdio::inherit()).kill_on_drop(true).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let (mut seen, mut told) = (0, None);
@@ -140,7 +167,7 @@ async fn a_process_killed_anywhere_loses_nothing_and_doubles_only_what_was_in_fl
     assert!(kills >= kills_max * 3 / 4, "it was done after {kills} kills; make it longer");
     let told = match told {
         Some(told) => told,
-        None => run_child(dir, elements, None).await.expect("it ends when nobody kills it"),
+        None => run_child(dir, elements, None).await.expect("it ends when it is not killed"),
     };
     let (steps, expected) = undisturbed(elements).await;
     assert_eq!(told, expected);

@@ -2,6 +2,7 @@
 //! store.
 
 mod cases;
+mod delivered;
 mod ending;
 mod faults;
 mod rig;

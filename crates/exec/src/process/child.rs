@@ -88,7 +88,7 @@ impl Drop for Child {
         // The child was killed before the drop, so reaping is quick; a thread does it, because `drop` must not block.
         let reap = std::thread::Builder::new().name(String::from("onceflow reaper")).spawn(move || process.wait());
         if let Err(error) = reap {
-            tracing::warn!(%error, "a process that was ended is not reaped");
+            tracing::warn!(%error, "failed to reap an ended process; it stays as a zombie until this process ends");
         }
     }
 }

@@ -149,7 +149,7 @@ fn many(feed: &Feed<Row>) -> Vec<Value> {
     }
 }
 
-/// Parts of a record by their names, or of a list by their numbers; the rest leaves by the port after them.
+/// Emits the parts of a record by name, or of a list by index, each by its own port; the rest leaves by the last port.
 fn split<'a>(parts: impl Iterator<Item = &'a str>, given: Value) -> Emitted<Row> {
     let mut sent = Vec::new();
     let mut port = 0;

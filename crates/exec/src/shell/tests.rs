@@ -33,7 +33,7 @@ fn run(text: &str, values: &[PortValue], dialect: Dialect) -> Result<String, Str
         .current_dir(base)
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
-        .env("HOME", "/home/nobody")
+        .env("HOME", "/home/user")
         .envs(assembled.env)
         .output()
         .unwrap();

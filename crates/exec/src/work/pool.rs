@@ -161,7 +161,7 @@ pub(super) fn replaced(parent: &Dir, name: &str) -> Option<String> {
 
 fn remove(parent: &Dir, name: &str) {
     if let Err(error) = parent.remove(name) {
-        home::left(&error);
+        home::log_left(&error);
     }
 }
 

@@ -251,7 +251,7 @@ impl<I: Send + 'static, O: Send + 'static> ScopeBuilder<I, O> {
         (self.slot_at(op), self.chain(op))
     }
 
-    /// A place that cancels the session for the reason it is given.
+    /// A slot that cancels the session; its message is the reason.
     pub fn cancel<T: Display + Send + 'static>(&self) -> Slot<'_, T> {
         let mut parts = self.parts.borrow_mut();
         let op = parts.add("cancel", OpKind::Cancel { implicit: false }, 0);

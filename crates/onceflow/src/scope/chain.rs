@@ -153,7 +153,7 @@ impl<'s, T: Send + 'static> Chain<'s, T> {
         self.then_op(op)
     }
 
-    /// Forgets the content.
+    /// Passes on a message without content for each message.
     pub fn trigger(self) -> Chain<'s, ()> {
         self.map(drop)
     }

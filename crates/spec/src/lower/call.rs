@@ -1,29 +1,25 @@
 //! Calls to flows in other files.
 
-use super::{Lowering, draft::port};
+use super::{Lowering, draft::port, value::payload};
 use crate::{source::Text, syntax::step::StepDecl, words};
-use onceflow_core::{
-    model::{Module, Port, Type, graph::ModuleKind},
-    payload::Payload,
-};
-use onceflow_engine::task::Data;
+use onceflow_core::model::{Module, Port, Type, graph::ModuleKind};
 
 impl Lowering<'_> {
     pub(super) fn call(&mut self, step: &StepDecl, file: &Text, name: &str) -> Option<Vec<Port>> {
         if let Some(after) = self.after.first() {
             let hint = "give the flow an input, and let its first step mention it";
-            self.say(after.span, "OF0134", "a flow that is called cannot wait for other steps", hint);
+            self.reader.say(after.span, "OF0134", "a flow that is called cannot wait for other steps", hint);
         }
-        let callee = match self.files.callee(self.source, file, self.report) {
+        let callee = match self.files.callee(self.reader, file) {
             Ok(callee) => callee,
             Err(problem) => {
                 if let Some((message, hint)) = problem {
-                    self.say(file.span, "OF0127", message, hint);
+                    self.reader.say(file.span, "OF0127", message, hint);
                 }
                 return None;
             }
         };
-        let origin = self.origin(step.span);
+        let origin = self.reader.origin(step.span);
         for input in &callee.inputs {
             let Some((key, text)) = step.ins.iter().find(|(key, _)| key.name == input.name) else {
                 self.left_out(step, input, name);
@@ -38,21 +34,21 @@ impl Lowering<'_> {
                     Type::List(inner) if ty.accepts(inner) => format!("`each: x in {}`, and then `x`", text.text),
                     _ => String::new(),
                 };
-                self.say(text.span, "OF0130", message, hint);
+                self.reader.say(text.span, "OF0130", message, hint);
                 continue;
             }
-            let origin = self.origin(text.span);
-            self.frames.top().connect(from, port(name, key.name.clone()), origin);
+            let origin = self.reader.origin(text.span);
+            self.graphs.top().connect(from, port(name, key.name.clone()), origin);
         }
         for (key, _) in &step.ins {
             if !callee.inputs.iter().any(|input| input.name == key.name) {
                 let hint = words::meant(&key.name, callee.inputs.iter().map(|input| input.name.as_str()));
                 let message = format!("the flow `{}` has no input `{}`", file.text, key.name);
-                self.say(key.span, "OF0128", message, hint);
+                self.reader.say(key.span, "OF0128", message, hint);
             }
         }
         let kind = ModuleKind::Call { flow: callee.name };
-        self.frames.top().add(Module { name: name.to_owned(), kind, origin: Some(origin), attempt: step.attempt });
+        self.graphs.top().add(Module { name: name.to_owned(), kind, origin: Some(origin), attempt: step.attempt });
         callee.outputs
     }
 
@@ -62,30 +58,14 @@ impl Lowering<'_> {
         let data = input.default.clone().and_then(|value| value.into_data(&ty).ok());
         if let Some(constant) = data.as_ref().and_then(payload) {
             let made = format!("{name}-in-{}", input.name);
-            let origin = self.origin(step.span);
+            let origin = self.reader.origin(step.span);
             let kind = ModuleKind::Constant(Port::new("value", ty), constant);
-            let top = self.frames.top();
+            let top = self.graphs.top();
             top.add(Module { name: made.clone(), kind, origin: Some(origin.clone()), attempt: false });
             top.connect(port(&made, "value"), port(name, input.name.clone()), origin);
         } else if !matches!(ty, Type::Option(_)) {
             let message = format!("the flow that step `{}` calls needs the input `{}`", step.name.name, input.name);
-            self.say(step.span, "OF0129", message, format!("`in: {{ {}: … }}`; it is {ty}", input.name));
+            self.reader.say(step.span, "OF0129", message, format!("`in: {{ {}: … }}`; it is {ty}", input.name));
         }
     }
-}
-
-/// Encodes a value as a constant of the flow; `None` if it holds a file.
-pub(super) fn payload(data: &Data) -> Option<Payload> {
-    Some(match data {
-        Data::Bytes(bytes) => Payload::inline(bytes),
-        Data::List(elements) => {
-            let element = |data: &Data| match data {
-                Data::None => Some(None),
-                some => payload(some).map(Some),
-            };
-            Payload::List(elements.iter().map(|data| element(&data)).collect::<Option<Vec<_>>>()?.into())
-        }
-        Data::None => Payload::inline([0xc0]),
-        Data::File(_) => return None,
-    })
 }

@@ -5,19 +5,19 @@ use super::{
     draft::{GraphDraft, port},
     steps::Layer,
 };
-use crate::{source::Text, syntax::step::StepDecl};
-use onceflow_core::model::{Arm, Endpoint, Module, Port, Type, graph::ModuleKind};
+use crate::syntax::step::StepDecl;
+use onceflow_core::model::{Arm, Module, Port, Type, graph::ModuleKind};
 use onceflow_exec::expr::infer::optional;
 
 impl Lowering<'_> {
     pub(super) fn composite(&mut self, step: &StepDecl, steps: &[StepDecl], name: &str) -> Option<Vec<Port>> {
-        self.frames.open(GraphDraft::default());
+        self.graphs.open(GraphDraft::default());
         self.steps(steps);
         let ports = self.gives(&step.gives, "out");
-        let body = self.frames.close(name);
-        let origin = Some(self.origin(step.span));
+        let body = self.graphs.close(name);
+        let origin = Some(self.reader.origin(step.span));
         let kind = ModuleKind::Composite(body);
-        self.frames.top().add(Module { name: name.to_owned(), kind, origin, attempt: step.attempt });
+        self.graphs.top().add(Module { name: name.to_owned(), kind, origin, attempt: step.attempt });
         (ports.len() == step.gives.len()).then_some(ports)
     }
 
@@ -29,13 +29,13 @@ impl Lowering<'_> {
             if let Some(when) = &arm.when {
                 let module = format!("{name}-when-{}", at + 1);
                 if let Some(guard) = self.condition(when, &module, "when") {
-                    let origin = self.origin(when.span);
-                    self.frames.top().connect(guard, port(name, guard_port.clone()), origin);
+                    let origin = self.reader.origin(when.span);
+                    self.graphs.top().connect(guard, port(name, guard_port.clone()), origin);
                 }
             }
-            self.frames.open(GraphDraft::default());
+            self.graphs.open(GraphDraft::default());
             let given = self.body(arm, Layer::Bare);
-            let body = self.frames.close(name);
+            let body = self.graphs.close(name);
             ports = ports.zip(given).map(|(mut ports, given)| {
                 ports.push(given);
                 ports
@@ -45,38 +45,10 @@ impl Lowering<'_> {
             made.push(Arm { name: format!("-{}", at + 1), guard, body });
         }
         let always = made.iter().any(|arm| arm.guard.is_none());
-        let origin = Some(self.origin(step.span));
+        let origin = Some(self.reader.origin(step.span));
         let kind = ModuleKind::Choice { arms: made };
-        self.frames.top().add(Module { name: name.to_owned(), kind, origin, attempt: step.attempt });
+        self.graphs.top().add(Module { name: name.to_owned(), kind, origin, attempt: step.attempt });
         ports.map(|ports| choice_ports(&ports, always))
-    }
-
-    /// Lowers a condition; returns the endpoint of its boolean in the innermost graph. `None` after reporting that it
-    /// is not a boolean.
-    pub(super) fn condition(&mut self, text: &Text, module: &str, what: &str) -> Option<Endpoint> {
-        let bound = self.bind(text, 0..text.text.len(), super::expression::Allowed::default())?;
-        match bound.ty.clone() {
-            // JSON may turn out to be a boolean at run time.
-            Some(Type::Bool | Type::Json) | None => {}
-            Some(other) => {
-                let hint = match &other {
-                    Type::Option(_) => format!("`{} != null` asks whether it is there", text.text.trim()),
-                    Type::List(_) => format!("`size({}) > 0` asks whether there are any", text.text.trim()),
-                    Type::Int | Type::Float => format!("`{} > 0`, for example", text.text.trim()),
-                    _ => String::new(),
-                };
-                self.say(text.span, "OF0125", format!("`{what}` is true or false, but this is {other}"), hint);
-                return None;
-            }
-        }
-        match bound.plain {
-            Some(take) if take.ty == Type::Bool => Some(take.from),
-            _ => {
-                let origin = self.origin(text.span);
-                self.computed(module, bound.source, &bound.takes, &Type::Bool, origin);
-                Some(port(module, "value"))
-            }
-        }
     }
 }
 

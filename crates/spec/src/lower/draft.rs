@@ -1,7 +1,10 @@
 //! Nested graphs under construction, and the names known in each. A name from an outer graph becomes an input of every
 //! graph between.
 
-use onceflow_core::model::{Connection, Endpoint, Graph, Module, Port, SourceLocation, Type};
+use super::texts::TaskInputs;
+use onceflow_core::model::{
+    Connection, Endpoint, Graph, Module, Port, SourceLocation, TaskSpec, Type, graph::ModuleKind,
+};
 use std::collections::BTreeMap;
 
 /// A graph under construction.
@@ -58,6 +61,21 @@ pub(super) enum UnresolvedName {
 impl GraphDraft {
     pub(super) fn add(&mut self, module: Module) {
         self.modules.push((self.at, module));
+    }
+
+    /// Adds a task, and connects its inputs.
+    pub(super) fn add_task(
+        &mut self,
+        name: &str,
+        spec: TaskSpec,
+        takes: &TaskInputs,
+        origin: SourceLocation,
+        attempt: bool,
+    ) {
+        for take in &takes.all {
+            self.connect(take.from.clone(), port(name, take.port()), take.origin.clone());
+        }
+        self.add(Module { name: name.to_owned(), kind: ModuleKind::Task(spec.into()), origin: Some(origin), attempt });
     }
 
     pub(super) fn connect(&mut self, from: Endpoint, to: Endpoint, origin: SourceLocation) {

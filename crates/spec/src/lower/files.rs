@@ -62,13 +62,8 @@ impl LoadedFiles {
     }
 
     /// Loads the flow that `file`, as written in `from`, refers to; the error is the reason, if not reported yet.
-    pub(crate) fn callee(
-        &mut self,
-        from: &SourceFile,
-        file: &Text,
-        report: &Diagnostics,
-    ) -> Result<Callee, Option<(String, String)>> {
-        let path = Path::new(from.file()).parent().unwrap_or(Path::new("")).join(&file.text);
+    pub(crate) fn callee(&mut self, from: FieldReader<'_>, file: &Text) -> Result<Callee, Option<(String, String)>> {
+        let path = Path::new(from.source.file()).parent().unwrap_or(Path::new("")).join(&file.text);
         let shown: PathBuf = path.components().filter(|part| part.as_os_str() != ".").collect();
         let key = match fs::canonicalize(&path) {
             Ok(key) => key,
@@ -91,7 +86,7 @@ impl LoadedFiles {
         let (text, digest) = read(&path).map_err(Some)?;
         self.read.push(FlowFile { given: path, path: key.clone(), digest });
         let source = SourceFile::new(shown.display().to_string(), text);
-        self.load(key, source, report).map(|(callee, _)| callee).ok_or(None)
+        self.load(key, source, from.report).map(|(callee, _)| callee).ok_or(None)
     }
 
     fn load(&mut self, key: PathBuf, source: SourceFile, report: &Diagnostics) -> Option<(Callee, FlowDecl)> {
@@ -116,7 +111,7 @@ impl LoadedFiles {
         self.library.flows.insert(callee.name.clone(), onceflow_core::model::Graph::default());
         self.by_path.insert(key.clone(), Some(callee.clone()));
         let before = report.len();
-        let graph = lower(&source, report, &flow, self);
+        let graph = lower(reader, &flow, self);
         callee.outputs = (report.len() == before).then(|| graph.outputs.clone());
         self.library.flows.insert(callee.name.clone(), graph);
         self.by_path.insert(key, Some(callee.clone()));

@@ -2,14 +2,17 @@
 //! of the step's inputs.
 
 use super::{
-    Lowering,
-    expression::{Allowed, TaskInputs},
+    action::event_name,
+    http,
+    references::{Allowed, References},
+    texts::{TaskInputs, TaskTexts},
 };
 use crate::{
     source::{Span, Text},
     syntax::{
         MapKey,
         diagram::IMPLICIT_CANCEL,
+        fields::FieldReader,
         http::HttpDecl,
         outs::OutputPlace,
         scope::{OpDecl, OpWork, ScopeDecl, TargetDecl, TaskDecl, TrimDecl},
@@ -41,24 +44,66 @@ impl<'a> ScopeNames<'a> {
     }
 }
 
-impl Lowering<'_> {
-    /// Lowers a scope; `None` after reporting a problem.
-    pub(super) fn scope(&mut self, step: &StepDecl, decl: &ScopeDecl) -> Option<Action> {
-        let before = self.report.len();
-        self.scope_keys(step);
-        let own = std::mem::replace(&mut self.aliases, vec![(String::from("message"), Type::Json)]);
-        let action = self.scope_action(decl);
-        self.aliases = own;
-        let action = action.filter(|_| self.report.len() == before)?;
-        for (at, fault) in action.check().err().unwrap_or_default() {
-            let whose = match at.trim_end_matches('/') {
-                "" => String::from("the scope"),
-                nested => format!("the scope of `{nested}`"),
-            };
-            let span = nested_span(decl, &at).unwrap_or(decl.span);
-            self.say(span, "OF0142", format!("{whose} cannot run: {fault}"), "");
+/// A step with a scope that is being lowered. Its expressions see one name, `message`.
+struct ScopeLowering<'r> {
+    references: References<'r>,
+}
+
+/// Lowers a scope to its action; `None` after reporting a problem. `references` sees the inputs of the step.
+pub(super) fn lower(references: References<'_>, step: &StepDecl, decl: &ScopeDecl) -> Option<Action> {
+    let References { reader, flow, graphs, aliases: inputs } = references;
+    let before = reader.report.len();
+    check_keys(reader, step, inputs);
+    let message = [(String::from("message"), Type::Json)];
+    let mut scope = ScopeLowering { references: References { reader, flow, graphs, aliases: &message } };
+    let action = scope.scope_action(decl).filter(|_| reader.report.len() == before)?;
+    for (at, fault) in action.check().err().unwrap_or_default() {
+        let whose = match at.trim_end_matches('/') {
+            "" => String::from("the scope"),
+            nested => format!("the scope of `{nested}`"),
+        };
+        let span = nested_span(decl, &at).unwrap_or(decl.span);
+        reader.say(span, "OF0142", format!("{whose} cannot run: {fault}"), "");
+    }
+    Some(Action::Scope(action))
+}
+
+/// Reports keys of the step that mean nothing for a scope.
+fn check_keys(reader: FieldReader<'_>, step: &StepDecl, inputs: &[(String, Type)]) {
+    let how = &step.how;
+    let says_how = how.effect.is_some() || how.shell.is_some() || !how.env.is_empty() || !how.secrets.is_empty();
+    if says_how || step.undo.is_some() || how.timeout_ms.is_some() {
+        let hint = "leave `effect`, `shell`, `env`, `secrets`, `undo` and `timeout` out; `deadline` bounds a scope, and its cleanup flows undo it";
+        reader.say(step.span, "OF0113", "a step with a scope does nothing itself", hint);
+    }
+    if let Some(used) = step.uses.first() {
+        let hint = "`in: { NAME: … }` names the fields of the first message";
+        reader.say(used.span, "OF0106", "`in` of a scope must be a map, but a list stands here", hint);
+    }
+    for out in step.outs.iter().filter(|out| !matches!(out.from, OutputPlace::Default)) {
+        let hint = format!("`{}: {}` is the field of that name of the result", out.name.name, out.shape.ty());
+        reader.say(out.name.span, "OF0113", "a scope gives fields of its result, and streams", hint);
+    }
+    for (key, _) in &step.ins {
+        if inputs.iter().any(|(name, ty)| *name == key.name && has_files(ty)) {
+            let hint = "give its path as text, or make it a step before the scope";
+            reader.say(key.span, "OF0142", "messages of a scope cannot hold files yet", hint);
         }
-        Some(Action::Scope(action))
+    }
+    for out in step.outs.iter().filter(|out| has_files(&out.shape.ty())) {
+        reader.say(out.name.span, "OF0142", "messages of a scope cannot hold files yet", "");
+    }
+}
+
+impl ScopeLowering<'_> {
+    fn say(&self, span: Span, code: &'static str, message: impl Into<String>, hint: impl Into<String>) {
+        self.references.reader.say(span, code, message, hint);
+    }
+
+    /// The texts of one task, which take `message` only.
+    fn texts<'t>(&'t mut self, takes: &'t mut TaskInputs) -> TaskTexts<'t> {
+        let References { reader, flow, graphs, aliases } = &mut self.references;
+        TaskTexts { references: References { reader: *reader, flow, graphs, aliases }, takes }
     }
 
     /// Lowers a scope, outermost or nested; `None` after reporting a problem.
@@ -94,37 +139,10 @@ impl Lowering<'_> {
         })
     }
 
-    /// Reports keys of the step that mean nothing for a scope.
-    fn scope_keys(&self, step: &StepDecl) {
-        let how = &step.how;
-        let says_how = how.effect.is_some() || how.shell.is_some() || !how.env.is_empty() || !how.secrets.is_empty();
-        if says_how || step.undo.is_some() || how.timeout_ms.is_some() {
-            let hint = "leave `effect`, `shell`, `env`, `secrets`, `undo` and `timeout` out; `deadline` bounds a scope, and its cleanup flows undo it";
-            self.say(step.span, "OF0113", "a step with a scope does nothing itself", hint);
-        }
-        if let Some(used) = step.uses.first() {
-            let hint = "`in: { NAME: … }` names the fields of the first message";
-            self.say(used.span, "OF0106", "`in` of a scope must be a map, but a list stands here", hint);
-        }
-        for out in step.outs.iter().filter(|out| !matches!(out.from, OutputPlace::Default)) {
-            let hint = format!("`{}: {}` is the field of that name of the result", out.name.name, out.shape.ty());
-            self.say(out.name.span, "OF0113", "a scope gives fields of its result, and streams", hint);
-        }
-        for (key, _) in &step.ins {
-            if self.aliases.iter().any(|(name, ty)| *name == key.name && has_files(ty)) {
-                let hint = "give its path as text, or make it a step before the scope";
-                self.say(key.span, "OF0142", "messages of a scope cannot hold files yet", hint);
-            }
-        }
-        for out in step.outs.iter().filter(|out| has_files(&out.shape.ty())) {
-            self.say(out.name.span, "OF0142", "messages of a scope cannot hold files yet", "");
-        }
-    }
-
     fn file_op(&mut self, op: &OpDecl, names: &ScopeNames<'_>) -> Option<FileOp> {
-        let before = self.report.len();
+        let before = self.references.reader.report.len();
         let work = self.work_of_op(op, names);
-        let is_whole = self.report.len() == before;
+        let is_whole = self.references.reader.report.len() == before;
         let target = |decl: &Option<TargetDecl>| match decl {
             Some(decl) => self.target(decl, names).map(Some),
             None => Some(None),
@@ -204,7 +222,7 @@ impl Lowering<'_> {
                 FileWork::Watch(list.iter().filter_map(|name| self.op_of_scope(name, names)).collect())
             }
             OpWork::Sleep(ms) => FileWork::Sleep(*ms),
-            OpWork::Wait(event) => FileWork::Wait(self.event(event)?),
+            OpWork::Wait(event) => FileWork::Wait(event_name(self.references.reader, event)?),
         })
     }
 
@@ -285,9 +303,10 @@ impl Lowering<'_> {
 
     fn scope_command(&mut self, run: &Text) -> Command {
         let mut takes = TaskInputs::default();
-        let shell = self.flow.shell.clone().unwrap_or_default();
-        let template = self.template(run, Allowed { out: None, step: true, secrets: true }, &mut takes);
-        self.check_shell(run, &template, &shell);
+        let shell = self.references.flow.shell.clone().unwrap_or_default();
+        let mut texts = self.texts(&mut takes);
+        let template = texts.template(run, Allowed { out: None, step: true, secrets: true });
+        texts.check_shell(run, &template, &shell);
         self.only_messages(run.span, &takes);
         let secrets = takes.secrets;
         Command { run: template, shell, outputs: vec![Capture::Stdout], env: Default::default(), secrets }
@@ -296,7 +315,7 @@ impl Lowering<'_> {
     /// Lowers a call over HTTP: the body of its answer is the message.
     fn scope_http(&mut self, http: &HttpDecl) -> Option<onceflow_exec::action::Http> {
         let mut takes = TaskInputs::default();
-        let mut call = self.http_call(http, &mut takes);
+        let mut call = http::call(&mut self.texts(&mut takes), http);
         self.only_messages(http.url.span, &takes);
         call.outputs = vec![Capture::Json(String::from("body"))];
         call.secrets = takes.secrets;
@@ -309,7 +328,7 @@ impl Lowering<'_> {
 
     fn scope_expression(&mut self, text: &Text) -> Option<String> {
         let mut takes = TaskInputs::default();
-        let source = self.hole(text, 0..text.text.len(), Allowed::default(), &mut takes)?;
+        let source = self.texts(&mut takes).hole(text, 0..text.text.len(), Allowed::default())?;
         self.only_messages(text.span, &takes);
         Some(source)
     }

@@ -3,7 +3,9 @@
 use super::{
     Lowering,
     draft::{GraphDraft, NameTarget, own, port},
+    leaf::Leaf,
     order,
+    repeat::LoopDraft,
 };
 use crate::syntax::{
     kinds::StepKind,
@@ -30,23 +32,23 @@ impl Lowering<'_> {
         for step in steps {
             let known = leaf_ports(step).map(|ports| face(step, ports));
             let named = known.map_or(NameTarget::Unclear, NameTarget::Step);
-            self.frames.top().names.insert(step.name.name.clone(), named);
+            self.graphs.top().names.insert(step.name.name.clone(), named);
         }
         for at in order::order(steps) {
             let step = &steps[at];
-            self.frames.top().at = at;
+            self.graphs.top().at = at;
             let outputs = self.layer(step, &step.name.name, Layer::Each);
             if let Some(outputs) = outputs {
-                self.frames.top().names.insert(step.name.name.clone(), NameTarget::Step(outputs));
+                self.graphs.top().names.insert(step.name.name.clone(), NameTarget::Step(outputs));
             }
         }
-        self.frames.top().at = steps.len();
+        self.graphs.top().at = steps.len();
     }
 
     pub(super) fn name_is_free(&self, name: &str, span: crate::source::Span) {
-        if self.frames.knows(name) {
+        if self.graphs.knows(name) {
             let hint = "a name means one thing wherever it is seen; steps in other `steps:` may have the same names";
-            self.say(span, "OF0109", format!("the name `{name}` is taken"), hint);
+            self.reader.say(span, "OF0109", format!("the name `{name}` is taken"), hint);
         }
     }
 
@@ -63,11 +65,11 @@ impl Lowering<'_> {
         let after = self.after.len();
         self.after.extend(step.after.iter().cloned());
         let ports = match (&step.kind, &step.repeat) {
-            (StepKind::Steps(steps), Some(repeat)) => self.repeat(step, repeat, steps, name),
+            (StepKind::Steps(steps), Some(repeat)) => LoopDraft::new(self, step, repeat, name).lower(steps),
             (StepKind::Steps(steps), None) => self.composite(step, steps, name),
             (StepKind::Choose(arms), _) => self.choose(step, arms, name),
             (StepKind::Flow(file), _) => self.call(step, file, name),
-            _ => self.leaf(step, name),
+            _ => Leaf::new(self, step, name).lower(),
         };
         self.after.truncate(after);
         ports.map(|ports| attempted(step, ports))
@@ -85,8 +87,8 @@ impl Lowering<'_> {
         }
         let name = onceflow_core::model::instance_path::NAMELESS;
         let ports = self.layer(step, name, layer)?;
-        let origin = self.origin(step.span);
-        let top = self.frames.top();
+        let origin = self.reader.origin(step.span);
+        let top = self.graphs.top();
         for output in &ports {
             top.connect(port(name, output.name.clone()), own(output.name.clone()), origin.clone());
         }
@@ -105,17 +107,17 @@ impl Lowering<'_> {
             let ty = match wanted {
                 Some(wanted) if !wanted.accepts(&ty) => {
                     let message = format!("output `{}` is {wanted}, but {ty} is given", given.name.name);
-                    self.say(given.value.span, "OF0130", message, "");
+                    self.reader.say(given.value.span, "OF0130", message, "");
                     continue;
                 }
                 Some(wanted) => wanted,
                 None => ty,
             };
-            let origin = self.origin(given.value.span);
-            self.frames.top().connect(from, own(given.name.name.clone()), origin);
+            let origin = self.reader.origin(given.value.span);
+            self.graphs.top().connect(from, own(given.name.name.clone()), origin);
             ports.push(Port::new(given.name.name.clone(), ty));
         }
-        self.frames.top().graph.outputs.clone_from(&ports);
+        self.graphs.top().graph.outputs.clone_from(&ports);
         ports
     }
 
@@ -128,30 +130,30 @@ impl Lowering<'_> {
             let (from, ty) = self.value(&each.text, range.clone(), &made, None)?;
             let Type::List(inner) = ty else {
                 let over = &each.text.text[range.clone()];
-                if !self.frames.is_unclear(over.split('.').next().unwrap_or_default()) {
-                    let span = self.source.inside(&each.text, range.clone());
+                if !self.graphs.is_unclear(over.split('.').next().unwrap_or_default()) {
+                    let span = self.reader.source.inside(&each.text, range.clone());
                     let hint = match ty {
                         Type::Json => {
                             "say of what it is a list: an `expr` of its own, with `out: { name: list<json> }`"
                         }
                         _ => "",
                     };
-                    self.say(span, "OF0124", format!("`each` goes over a list, but `{over}` is {ty}"), hint);
+                    self.reader.say(span, "OF0124", format!("`each` goes over a list, but `{over}` is {ty}"), hint);
                 }
                 return None;
             };
             frame.graph.inputs.push(Port::new(variable.clone(), (*inner).clone()));
             if frame.names.insert(variable.clone(), NameTarget::Variable(*inner)).is_some() {
-                self.say(each.text.span, "OF0123", format!("`{variable}` is here twice"), "");
+                self.reader.say(each.text.span, "OF0123", format!("`{variable}` is here twice"), "");
                 return None;
             }
             sources.push((variable.clone(), from));
         }
-        self.frames.open(frame);
+        self.graphs.open(frame);
         let ports = self.body(step, Layer::When);
-        let body = self.frames.close(name);
-        let origin = self.origin(step.span);
-        let top = self.frames.top();
+        let body = self.graphs.close(name);
+        let origin = self.reader.origin(step.span);
+        let top = self.graphs.top();
         let over = sources.iter().map(|(variable, _)| variable.clone()).collect();
         for (variable, from) in sources {
             top.connect(from, port(name, variable), origin.clone());
@@ -164,11 +166,11 @@ impl Lowering<'_> {
     fn when(&mut self, step: &StepDecl, name: &str) -> Option<Vec<Port>> {
         let when = step.when.as_ref()?;
         let guard = self.condition(when, &format!("{name}-when"), "when");
-        self.frames.open(GraphDraft::default());
+        self.graphs.open(GraphDraft::default());
         let ports = self.body(step, Layer::Bare);
-        let body = self.frames.close(name);
-        let origin = self.origin(step.span);
-        let top = self.frames.top();
+        let body = self.graphs.close(name);
+        let origin = self.reader.origin(step.span);
+        let top = self.graphs.top();
         top.connect(guard?, port(name, "when"), origin.clone());
         let arms = vec![Arm { name: "-then".into(), guard: Some("when".into()), body }];
         top.add(Module {

@@ -6,6 +6,7 @@ use crate::{
     source::{SourceFile, Span, Text},
     words,
 };
+use onceflow_core::model::SourceLocation;
 
 /// A source of values, and the report for their problems.
 #[derive(Clone, Copy)]
@@ -17,6 +18,12 @@ pub(crate) struct FieldReader<'a> {
 impl<'a> FieldReader<'a> {
     pub(crate) fn say(&self, span: Span, code: &'static str, message: impl Into<String>, hint: impl Into<String>) {
         self.report.at(self.source, span, code, message, hint);
+    }
+
+    /// Returns the place of a span, as graphs carry it for later messages.
+    pub(crate) fn origin(&self, span: Span) -> SourceLocation {
+        let (line, column) = self.source.position(span.start());
+        SourceLocation { file: self.source.file().into(), line, column }
     }
 
     fn wanted(&self, node: &YamlNode, what: &str, wanted: &str) {

@@ -205,7 +205,7 @@ impl Embedded {
         match join::join(&self.store).await {
             Ok(seat) => self.install(seat).await,
             Err(error) => {
-                tracing::error!(%error, dir = %self.store.dir.display(), "cannot go on after the owner was gone");
+                tracing::error!(%error, dir = %self.store.dir.display(), "failed to open the store after its owner ended; it is to be opened again");
                 drop(self.end(Error::Unavailable(error.to_string().into())));
             }
         }
@@ -279,7 +279,7 @@ impl Drop for Embedded {
 async fn change_when_lost(lost: BoxFuture<'static, Arc<str>>, embedded: Weak<Embedded>) {
     let why = lost.await;
     if let Some(embedded) = embedded.upgrade() {
-        tracing::info!(%why, "the store's owner is gone");
+        tracing::info!(%why, "lost the connection to the owner of the store; connecting again");
         embedded.change().await;
     }
 }

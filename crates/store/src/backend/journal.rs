@@ -17,7 +17,6 @@
 mod book;
 mod codec;
 mod committer;
-mod error;
 pub mod files;
 mod format;
 mod recover;
@@ -25,23 +24,26 @@ mod segment;
 mod snapshot;
 mod snapshotter;
 
-pub use error::OpenError;
+pub use super::error::OpenError;
 pub use recover::{OnDamage, Recovered, Torn};
 
-use super::shared::{check_get, wait_for};
+use super::{
+    front::{ENDED, Front},
+    shared::check_get,
+};
 use crate::{
     records::{CommitResult, Error, InProcessRecords, Page, Position, Records, Scan},
     state::{StandingClaim, StoreState},
-    sync::{Mutex, lock},
+    sync::lock,
     wake::{Signal, Watermark},
     world::{BoxFuture, World},
 };
-use book::{Attempt, Book};
+use book::Book;
 use committer::Committer;
 use files::{Files, StoreFile};
 use onceflow_core::{Batch, Key, Row, Shard, Timestamp, batch::BatchLimits};
 use segment::{PREPARE_BYTES_MIN, Segment};
-use std::{io, sync::Arc};
+use std::{io, ops::Deref, sync::Arc};
 
 /// The format of the files this code writes, and the newest it reads.
 pub const FORMAT: u32 = format::VERSION;
@@ -94,9 +96,6 @@ pub enum ExpectedStore {
     Id(u128),
 }
 
-/// The mark of a task that has ended.
-const ENDED: Position = Position(1);
-
 /// A store in a directory that this process owns.
 pub struct Journal {
     inner: Arc<Inner>,
@@ -104,24 +103,21 @@ pub struct Journal {
 
 /// The state that the callers, the committer and the snapshotter share.
 struct Inner {
-    world: Arc<dyn World>,
+    front: Front<Book>,
     files: Arc<dyn Files>,
     options: Options,
-    store: u128,
-    book: Mutex<Book>,
-    /// Up to where everything is durable.
-    durable: Watermark,
-    /// Wakes the committer.
-    work: Signal,
-    /// Wakes callers that wait for space.
-    room: Signal,
-    /// Wakes callers that wait for free rows.
-    enabled: Signal,
     /// Wakes the snapshotter.
     snapshot: Signal,
-    /// Raised to [`ENDED`] when no thread touches the files any more.
-    committer_ended: Watermark,
+    /// Raised to [`ENDED`] when the snapshotter touches the files no more.
     snapshotter_ended: Watermark,
+}
+
+impl Deref for Inner {
+    type Target = Front<Book>;
+
+    fn deref(&self) -> &Front<Book> {
+        &self.front
+    }
 }
 
 impl Inner {
@@ -178,18 +174,12 @@ impl Journal {
         if !opened.is_secured {
             files.sync().map_err(OpenError::io("sync", files.path("")))?;
         }
+        let book = Book::new(opened.state, opened.position, opened.time, segment.room());
         let inner = Arc::new(Inner {
-            world,
+            front: Front::new(world, opened.store, book, opened.position),
             files,
             options,
-            store: opened.store,
-            book: Mutex::new(Book::new(opened.state, opened.position, opened.time, segment.room())),
-            durable: Watermark::at(opened.position),
-            work: Signal::default(),
-            room: Signal::default(),
-            enabled: Signal::default(),
             snapshot: Signal::default(),
-            committer_ended: Watermark::default(),
             snapshotter_ended: Watermark::default(),
         });
         let committer = Committer::new(inner.clone(), segment, marker, opened.position, opened.log_bytes);
@@ -206,9 +196,7 @@ impl Journal {
     }
 
     fn begin_close(&self) {
-        lock(&self.inner.book).closing = true;
-        self.inner.work.notify();
-        self.inner.room.notify();
+        self.inner.front.begin_close();
         self.inner.snapshot.notify();
     }
 
@@ -224,49 +212,29 @@ impl Journal {
 
     /// The claims that stand now.
     pub fn claims(&self) -> Vec<StandingClaim> {
-        lock(&self.inner.book).state.claims()
+        self.inner.front.claims()
     }
 
     /// Suspends or resumes claims: while they are suspended, no claim finds a row. Callers that wait for free rows look
     /// again then.
     pub fn hold_grants(&self, held: bool) {
-        let mut book = lock(&self.inner.book);
-        book.grants_held = held;
-        let position = Position(book.position.0 + 1);
-        if !held {
-            book.state.note_all_enabled(position);
-        }
-        drop(book);
-        self.inner.enabled.notify();
+        self.inner.front.hold_grants(held);
     }
 
     /// Claims are suspended: no claim finds anything.
     pub fn holds_grants(&self) -> bool {
-        lock(&self.inner.book).grants_held
+        self.inner.front.holds_grants()
     }
 
     /// Succeeds while the journal takes batches. After an I/O error it takes none, and is to be opened again.
     pub fn health(&self) -> Result<(), Error> {
-        lock(&self.inner.book).fault.clone().map_or(Ok(()), Err)
+        self.inner.look(|_| ())
     }
 
     fn attempt(&self, batch: &Batch) -> Result<Option<CommitResult>, Error> {
         let (world, needed) = (self.inner.world.clock(), Book::needed(batch));
         let tried = lock(&self.inner.book).attempt(batch, needed, world)?;
-        let Attempt::Decided { outcome, enabled, wake_committer, settled } = tried else {
-            self.inner.work.notify();
-            return Ok(None);
-        };
-        if wake_committer {
-            self.inner.work.notify();
-        }
-        if settled {
-            self.inner.durable.raise(outcome.position());
-        }
-        if enabled {
-            self.inner.enabled.notify();
-        }
-        Ok(Some(outcome))
+        Ok(self.inner.tell(tried))
     }
 
     /// Commits when the disk has made room, or says that it has none.
@@ -287,15 +255,6 @@ impl Journal {
             self.inner.room.until(look).await?;
         }
     }
-
-    /// Reads under the lock, unless the journal has failed: the state in memory then may not be on the disk.
-    fn read<T>(&self, read: impl FnOnce(&mut Book) -> T) -> Result<T, Error> {
-        let mut book = lock(&self.inner.book);
-        match &book.fault {
-            Some(fault) => Err(fault.clone()),
-            None => Ok(read(&mut book)),
-        }
-    }
 }
 
 impl Drop for Journal {
@@ -308,11 +267,11 @@ impl Drop for Journal {
 impl Records for Journal {
     fn get<'a>(&'a self, shard: Shard, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Option<Row>>, Error>> {
         let get = |book: &mut Book| keys.iter().map(|key| book.state.get(shard, key).cloned()).collect();
-        Box::pin(std::future::ready(check_get(keys).and_then(|()| self.read(get))))
+        Box::pin(std::future::ready(check_get(keys).and_then(|()| self.inner.look(get))))
     }
 
     fn scan(&self, shard: Shard, scan: Scan) -> BoxFuture<'_, Result<Page, Error>> {
-        Box::pin(std::future::ready(self.read(|book| book.state.scan(shard, &scan))))
+        Box::pin(std::future::ready(self.inner.look(|book| book.state.scan(shard, &scan))))
     }
 
     fn commit(&self, batch: Batch) -> BoxFuture<'_, Result<CommitResult, Error>> {
@@ -327,24 +286,15 @@ impl Records for Journal {
     }
 
     fn position(&self) -> Position {
-        lock(&self.inner.book).position
+        self.inner.front.position()
     }
 
     fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>> {
-        let world = self.inner.world.clock();
-        Box::pin(std::future::ready(self.read(|book| book.clock.read(world))))
+        Box::pin(std::future::ready(self.inner.now()))
     }
 
     fn wait(&self, shard: Shard, seen: Position, until: Timestamp) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async move {
-            let now = self.now().await?;
-            let look = || {
-                let book = lock(&self.inner.book);
-                (book.fault.is_some() || book.state.enabled_at(shard) > seen).then_some(())
-            };
-            wait_for(&*self.inner.world, &self.inner.enabled, look, until.ms_since(now)).await;
-            self.read(|_| ())
-        })
+        Box::pin(self.inner.front.wait(shard, seen, until))
     }
 
     fn batch_limits(&self) -> BatchLimits {
@@ -363,7 +313,7 @@ impl InProcessRecords for Journal {
     }
 
     fn peek(&self, shard: Shard, key: &Key) -> Option<Result<Option<Row>, Error>> {
-        Some(self.read(|book| book.state.get(shard, key).cloned()))
+        Some(self.inner.look(|book| book.state.get(shard, key).cloned()))
     }
 
     fn is_durable(&self, position: Position) -> bool {

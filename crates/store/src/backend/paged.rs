@@ -16,25 +16,24 @@
 
 mod book;
 mod committer;
-mod error;
 mod layer;
 mod pages;
 
-pub use error::OpenError;
+pub use super::error::OpenError;
 pub use pages::FORMAT;
 
 use super::{
+    front::{ENDED, Front},
     journal::{ExpectedStore, Recovered, files::Files},
-    shared::{check_get, wait_for},
+    shared::check_get,
 };
 use crate::{
     records::{CommitResult, Error, InProcessRecords, Page, Position, Records, Scan},
     state::StandingClaim,
-    sync::{Mutex, lock},
-    wake::{Signal, Watermark},
+    sync::lock,
     world::{BoxFuture, World},
 };
-use book::{Attempt, Book};
+use book::Book;
 use committer::Committer;
 use onceflow_core::{Batch, Key, Kind, Row, Shard, Timestamp, batch::BatchLimits, limits};
 use pages::Pages;
@@ -58,30 +57,10 @@ impl Default for Options {
     }
 }
 
-/// The mark of a task that has ended.
-const ENDED: Position = Position(1);
-
 /// A store in a file of pages that this process owns.
 pub struct Paged {
-    inner: Arc<Inner>,
-}
-
-/// The state that the callers and the committer share.
-struct Inner {
-    world: Arc<dyn World>,
+    front: Arc<Front<Book>>,
     options: Options,
-    store: u128,
-    book: Mutex<Book>,
-    /// Up to where everything is durable.
-    durable: Watermark,
-    /// Wakes the committer.
-    work: Signal,
-    /// Wakes callers that wait until changes are written.
-    room: Signal,
-    /// Wakes callers that wait for free rows.
-    enabled: Signal,
-    /// Raised to [`ENDED`] when no thread touches the file any more.
-    committer_ended: Watermark,
 }
 
 impl Paged {
@@ -98,88 +77,53 @@ impl Paged {
     ) -> Result<(Paged, Recovered), OpenError> {
         let (pages, found) = Pages::open(&files, options.cache_bytes, known, || world.random())?;
         let recovered = Recovered { is_new: found.is_new, rows: found.rows, ..Recovered::default() };
-        let inner = Arc::new(Inner {
-            world,
-            options,
-            store: found.store,
-            book: Mutex::new(Book::new(found.queues, found.snapshot, found.time)),
-            durable: Watermark::default(),
-            work: Signal::default(),
-            room: Signal::default(),
-            enabled: Signal::default(),
-            committer_ended: Watermark::default(),
-        });
-        let committer = Committer::new(inner.clone(), pages);
-        inner.world.dedicate("onceflow-pages", Box::pin(committer.run()));
-        Ok((Paged { inner }, recovered))
+        let book = Book::new(found.queues, found.snapshot, found.time);
+        let front = Arc::new(Front::new(world, found.store, book, Position::default()));
+        let committer = Committer::new(front.clone(), pages);
+        front.world.dedicate("onceflow-pages", Box::pin(committer.run()));
+        Ok((Paged { front, options }, recovered))
     }
 
     /// Waits until everything is written and no thread touches the file any more. Later calls are refused.
     pub async fn close(&self) -> Result<(), Error> {
-        self.begin_close();
-        self.inner.committer_ended.reach(ENDED).await
-    }
-
-    fn begin_close(&self) {
-        lock(&self.inner.book).closing = true;
-        self.inner.work.notify();
-        self.inner.room.notify();
+        self.front.begin_close();
+        self.front.committer_ended.reach(ENDED).await
     }
 
     /// The identity of this store, different from every other's, for ever.
     pub fn id(&self) -> u128 {
-        self.inner.store
+        self.front.store
     }
 
     /// The claims that stand now.
     pub fn claims(&self) -> Vec<StandingClaim> {
-        lock(&self.inner.book).queues.claims()
+        self.front.claims()
     }
 
     /// Suspends or resumes claims: while they are suspended, no claim finds a row.
     pub fn hold_grants(&self, held: bool) {
-        let mut book = lock(&self.inner.book);
-        book.grants_held = held;
-        let position = Position(book.position.0 + 1);
-        if !held {
-            book.queues.note_all_enabled(position);
-        }
-        drop(book);
-        self.inner.enabled.notify();
+        self.front.hold_grants(held);
     }
 
     /// Claims are suspended.
     pub fn holds_grants(&self) -> bool {
-        lock(&self.inner.book).grants_held
+        self.front.holds_grants()
     }
 
     /// Succeeds while the store takes batches. After an I/O error it takes none, and is to be opened again.
     pub fn health(&self) -> Result<(), Error> {
-        lock(&self.inner.book).fault.clone().map_or(Ok(()), Err)
+        self.front.look(|_| ())
     }
 
     fn attempt(&self, batch: &Batch) -> Result<Option<CommitResult>, Error> {
-        let world = self.inner.world.clock();
-        let tried = lock(&self.inner.book).attempt(batch, world, self.inner.options.unwritten_bytes_max);
-        let Attempt::Decided { outcome, enabled, wake_committer, settled } = tried.inspect_err(|error| {
+        let world = self.front.world.clock();
+        let tried = lock(&self.front.book).attempt(batch, world, self.options.unwritten_bytes_max);
+        let attempt = tried.inspect_err(|error| {
             if matches!(error, Error::Damaged(_) | Error::Unavailable(_)) {
-                self.inner.work.notify();
+                self.front.work.notify();
             }
-        })?
-        else {
-            self.inner.work.notify();
-            return Ok(None);
-        };
-        if wake_committer {
-            self.inner.work.notify();
-        }
-        if settled {
-            self.inner.durable.raise(outcome.position());
-        }
-        if enabled {
-            self.inner.enabled.notify();
-        }
-        Ok(Some(outcome))
+        })?;
+        Ok(self.front.tell(attempt))
     }
 
     /// Commits when enough of the changes before it are written.
@@ -189,26 +133,17 @@ impl Paged {
                 return Ok(outcome);
             }
             let look = || {
-                let book = lock(&self.inner.book);
-                let has_room = book.layer.bytes() < self.inner.options.unwritten_bytes_max;
+                let book = lock(&self.front.book);
+                let has_room = book.layer.bytes() < self.options.unwritten_bytes_max;
                 (has_room || book.is_open().is_err()).then_some(())
             };
-            self.inner.room.until(look).await;
-        }
-    }
-
-    /// Looks at what is in memory, under the lock, unless the store has failed: then that may not be on the disk.
-    fn look<T>(&self, look: impl FnOnce(&mut Book) -> T) -> Result<T, Error> {
-        let mut book = lock(&self.inner.book);
-        match &book.fault {
-            Some(fault) => Err(fault.clone()),
-            None => Ok(look(&mut book)),
+            self.front.room.until(look).await;
         }
     }
 
     fn get_now(&self, shard: Shard, keys: &[Key]) -> Result<Vec<Option<Row>>, Error> {
         check_get(keys)?;
-        let (found, snapshot) = self.look(|book| {
+        let (found, snapshot) = self.front.look(|book| {
             let found: Vec<_> = keys.iter().map(|key| book.find(shard, key)).collect();
             (found, book.snapshot.clone())
         })?;
@@ -221,10 +156,10 @@ impl Paged {
 
     fn scan_now(&self, shard: Shard, scan: &Scan) -> Result<Page, Error> {
         if scan.group.kind() != Kind::Rows {
-            return self.look(|book| book.queues.scan(shard, scan));
+            return self.front.look(|book| book.queues.scan(shard, scan));
         }
         let limit = scan.limit.min(limits::SCAN_ROWS_MAX);
-        let (changes, snapshot) = self.look(|book| (book.changes(shard, scan, limit), book.snapshot.clone()))?;
+        let (changes, snapshot) = self.front.look(|book| (book.changes(shard, scan, limit), book.snapshot.clone()))?;
         snapshot.page(shard, scan, changes, limit)
     }
 }
@@ -232,7 +167,7 @@ impl Paged {
 impl Drop for Paged {
     /// Lets the committer write all applied batches and end. [`Paged::close`] waits for it.
     fn drop(&mut self) {
-        self.begin_close();
+        self.front.begin_close();
     }
 }
 
@@ -253,28 +188,19 @@ impl Records for Paged {
     }
 
     fn durable(&self, position: Position) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(self.inner.durable.reach(position))
+        Box::pin(self.front.durable.reach(position))
     }
 
     fn position(&self) -> Position {
-        lock(&self.inner.book).position
+        self.front.position()
     }
 
     fn now(&self) -> BoxFuture<'_, Result<Timestamp, Error>> {
-        let world = self.inner.world.clock();
-        Box::pin(std::future::ready(self.look(|book| book.clock.read(world))))
+        Box::pin(std::future::ready(self.front.now()))
     }
 
     fn wait(&self, shard: Shard, seen: Position, until: Timestamp) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async move {
-            let now = self.now().await?;
-            let look = || {
-                let book = lock(&self.inner.book);
-                (book.fault.is_some() || book.queues.enabled_at(shard) > seen).then_some(())
-            };
-            wait_for(&*self.inner.world, &self.inner.enabled, look, until.ms_since(now)).await;
-            self.look(|_| ())
-        })
+        Box::pin(self.front.wait(shard, seen, until))
     }
 
     fn batch_limits(&self) -> BatchLimits {
@@ -298,6 +224,6 @@ impl InProcessRecords for Paged {
     }
 
     fn is_durable(&self, position: Position) -> bool {
-        self.inner.durable.has_reached(position)
+        self.front.durable.has_reached(position)
     }
 }

@@ -9,7 +9,7 @@
 //! | `…:names` | the places of plain rows in order (a sorted set without scores), but those of [`UNORDERED_GROUPS`](crate::records::UNORDERED_GROUPS) |
 //! | `…:free`, `…:held` | the places of queue rows that can be claimed; those that have a claim or a deadline |
 //! | `…:turns` | which lane of a queue was served last, while workers wait |
-//! | `…:clock` | the latest time the store's clock gave, and what tells the store from every other; goes when nobody asks for long |
+//! | `…:clock` | the latest time the store's clock gave, and what tells the store from every other; expires when no client has asked for long |
 //!
 //! | a call when the connection is lost | |
 //! |---|---|

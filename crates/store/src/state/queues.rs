@@ -71,7 +71,7 @@ impl Queue {
         self.entries.get(name)?.row(kind)
     }
 
-    /// Makes a row of one of its groups hold this.
+    /// Sets a row in one of the queue groups; returns the row that was there.
     pub(super) fn put(&mut self, kind: Kind, name: &Name, row: Row) -> Option<Row> {
         let slot = self.entries.find_or_insert(name, Entry::default);
         let old = self.entries.at_mut(slot).row_mut(kind).replace(row);

@@ -168,7 +168,7 @@ impl ShardState {
         self.queue(queue).claim(name, fence, deadline)
     }
 
-    /// Tells the durable rows after a key, at most `limit`, in order.
+    /// Passes the durable rows after a key to `tell`, at most `limit`, in order.
     pub(super) fn durable_after(&self, after: Option<&Key>, limit: usize, mut tell: impl FnMut(Key, &Row)) {
         let mut left = limit;
         let mut some = |group: &Group, rows: &mut dyn Iterator<Item = (&Name, &Row)>| {

@@ -34,7 +34,7 @@ pub(crate) trait ShardView {
     /// Takes a [`ShardView::clear`] back.
     fn restore_group(&mut self, group: &Group, cleared: Self::Cleared);
 
-    /// The row is in a queue, and nobody has claimed it.
+    /// The row is in a queue and unclaimed.
     fn is_free(&self, queue: &Group, name: &Name) -> bool;
 
     /// The free row of a queue whose turn it is.
@@ -150,7 +150,7 @@ pub(super) enum SplitReplaced<B> {
     Plain(B),
     /// A queue's row, and the note of it.
     Queue(Option<Row>, B),
-    /// A claim or a deadline, which nobody notes.
+    /// A claim or a deadline, which no effect records.
     Volatile(Option<Row>),
 }
 

@@ -12,13 +12,13 @@
 use super::{
     disk::{Disk, Trouble},
     random::Random,
-    world::TestWorld,
+    world::{OneThread, TestWorld},
 };
 use crate::{
-    BoxFuture, World,
+    World,
     records::{Error, Records, Scan, commit_durably},
 };
-use onceflow_core::{Batch, Group, Inbox, Key, Name, Row, Shard, Timestamp};
+use onceflow_core::{Batch, Group, Inbox, Key, Name, Row, Shard};
 use std::{collections::BTreeMap, fmt::Display, sync::Arc};
 
 /// Opens the store on a disk.
@@ -29,27 +29,6 @@ const BATCHES: usize = 14;
 
 /// All rows that outlive a crash.
 type Rows = BTreeMap<(Shard, Key), Row>;
-
-/// A world whose tasks take turns on one thread, so that the n-th disk operation is the same one every time.
-struct OneThread(Arc<TestWorld>);
-
-impl World for OneThread {
-    fn clock(&self) -> Timestamp {
-        self.0.clock()
-    }
-    fn random(&self) -> u128 {
-        self.0.random()
-    }
-    fn sleep(&self, ms: u64) -> BoxFuture<'static, ()> {
-        self.0.sleep(ms)
-    }
-    fn spawn(&self, name: &'static str, task: BoxFuture<'static, ()>) {
-        self.0.spawn(name, task);
-    }
-    fn dedicate(&self, name: &'static str, task: BoxFuture<'static, ()>) {
-        self.0.spawn(name, task);
-    }
-}
 
 fn open(make: OpenOnDisk<'_>, disk: &Disk) -> Result<Arc<dyn Records>, Box<dyn Display>> {
     make(disk.clone(), Arc::new(OneThread(TestWorld::new(7))))

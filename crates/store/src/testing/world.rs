@@ -3,6 +3,7 @@
 //! The world has two clocks, as the real one does. Waiting is measured on one that only runs forward; the wall clock
 //! can also be set to another time, which ends or prolongs no wait.
 
+mod one_thread;
 mod skew;
 mod sleep;
 
@@ -12,6 +13,7 @@ use crate::{
     world::{BoxFuture, Uptime, World, block_on},
 };
 use onceflow_core::Timestamp;
+pub use one_thread::OneThread;
 pub use skew::SkewedWorld;
 use sleep::{Sleep, Sleepers};
 use std::{future::poll_fn, pin::Pin, sync::Arc, task::Poll};

@@ -152,7 +152,7 @@ impl Check<'_> {
         Ok(Report { left: Some(latest.findings().cloned().collect()), ..first })
     }
 
-    /// Reads until nothing changed meanwhile, or nothing is found.
+    /// Reads the rows again until none changed during a reading, or no problem is found.
     async fn look_at_rest(&self) -> Result<(Report, Snapshot), Error> {
         for _ in 0..limits::LOOKS_MAX {
             let (report, snapshot) = self.look().await?;

@@ -210,13 +210,13 @@ async fn keep(shared: Arc<Shared>) {
         match shared.renew().await {
             Ok(()) => rest_ms = third(*ttl_ms),
             Err(Error::Records(error @ (Unavailable(_) | Full(_) | Unknown(_)))) => {
-                tracing::warn!(%edge, %error, "a lease could not be renewed; trying again");
+                tracing::warn!(%edge, %error, "failed to renew a lease; retrying");
                 rest_ms = retry_ms(rest_ms, *ttl_ms);
             }
             // Released meanwhile.
             Err(_) if lock(state).stopped => return,
             Err(error) => {
-                tracing::error!(%edge, %error, "a lease is lost");
+                tracing::error!(%edge, %error, "lost a lease: values that only it kept may be reclaimed");
                 lock(state).lost = Some(error);
                 return bell.notify();
             }

@@ -98,7 +98,7 @@ async fn acknowledged_batches_outlive_kill_9_of_the_server_and_waiters_wake_when
         server.kill();
         match redis.commit(count(&format!("{round}-down"))).await {
             Err(Error::Unavailable(_) | Error::Unknown(_)) => {}
-            other => panic!("nobody can answer: {other:?}"),
+            other => panic!("no server can answer: {other:?}"),
         }
         let waiting = redis.wait(SHARD, seen, Timestamp::NEVER);
         server.restart();
@@ -155,7 +155,7 @@ async fn a_password_opens_the_door_and_is_never_shown() {
     assert_eq!(tell(&server, &["ACL", "SETUSER", "default", "off"]), "OK");
     let at = format!("127.0.0.1:{}", server.port());
     for wrong in [format!("redis://{at}"), format!("redis://flow:s3cretx@{at}")] {
-        let refused = connect(&wrong).await.err().expect("nobody is let in").to_string();
+        let refused = connect(&wrong).await.err().expect("a wrong password is refused").to_string();
         assert!(!refused.contains("s3cret"), "{refused}");
     }
     let redis = connect(&format!("redis://flow:s3cret@{at}")).await.unwrap();

@@ -187,7 +187,7 @@ async fn a_file_of_another_file_system_is_copied_and_removed() {
 /// Neither side may run ahead of the other by more than a few chunks.
 #[tokio::test]
 async fn a_large_blob_is_never_in_memory_at_once() {
-    const LEN: u64 = 256 * MIB;
+    const LEN: u64 = 64 * MIB;
     let root = tempfile::tempdir().unwrap();
     let store = open(root.path()).await;
     let (object, made) = (root.path().to_owned(), Arc::new(AtomicU64::new(0)));

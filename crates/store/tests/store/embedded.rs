@@ -83,7 +83,7 @@ async fn the_directory_is_this_users_alone_and_left_as_it_was_found() {
     }
     owner.close().await.unwrap();
     assert!(!dir.join("store.sock").exists());
-    assert!(std::fs::read(dir.join("LOCK")).unwrap().starts_with(b"closed in order"), "it names nobody");
+    assert!(std::fs::read(dir.join("LOCK")).unwrap().starts_with(b"closed in order"), "it names no process");
     assert_eq!(std::fs::read_dir(dir.join("members")).unwrap().count(), 0);
     assert_eq!(owner.role(), Role::Ended);
     assert!(matches!(owner.commit(put("a")).await, Err(Error::Unavailable(_))));
@@ -261,7 +261,7 @@ async fn a_journal_that_does_not_open_leaves_the_directory_to_the_next_one() {
     let content = std::fs::read(&log).unwrap();
     std::fs::write(&log, [&[0x55; 16], &content[16..]].concat()).unwrap();
     let damaged = Embedded::open(dir.path(), Options::default(), RealWorld::here()).await;
-    assert!(matches!(damaged, Err(OpenError::Journal(_))), "{:?}", damaged.err());
+    assert!(matches!(damaged, Err(OpenError::Rows(_))), "{:?}", damaged.err());
     std::fs::write(&log, content).unwrap();
     let store = open(dir.path()).await;
     assert!(has(&store, "a").await);

@@ -186,7 +186,7 @@ async fn a_directory_of_another_backend_is_refused_with_a_hint() {
     for (made, asked) in [("journal", "paged"), ("paged", "journal")] {
         let dir = dir.path().join(made);
         let store = Store::open_url(url(made, &dir)).await.unwrap();
-        // As a guest of the owner, and when nobody has it open.
+        // As a guest of the owner, and when no process has it open.
         for owned in [true, false] {
             let error = Store::open_url(url(asked, &dir)).await.err().expect("it is another store").to_string();
             let hint = format!("hint: open it as `{made}:");

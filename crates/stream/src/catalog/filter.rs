@@ -43,7 +43,7 @@ impl BucketFilter {
         BucketFilter { chain: vec![Link::new(seed, ids.max(FIRST_CAPACITY), FALSE_RATE)], is_complete: false, seed }
     }
 
-    /// Says that every stored id of the bucket was added.
+    /// Marks the filter complete: every stored id of the bucket was added.
     pub fn complete(&mut self) {
         self.is_complete = true;
     }

@@ -15,7 +15,7 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// The content of a file.
 pub(super) enum Content {
     Plain(BufReader<File>),
-    /// Unpacked as it is read; positions are those of the unpacked bytes.
+    /// A file that is decompressed while it is read; positions count decompressed bytes.
     Gzip(BufReader<MultiGzDecoder<File>>),
 }
 

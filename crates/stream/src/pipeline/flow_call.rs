@@ -68,8 +68,8 @@ pub fn is_called_by(pipeline: &str, key: &str) -> bool {
 }
 
 impl<T: StreamData + Sync, U: StreamData> FlowCalls<T, U> {
-    /// Returns the calls of a flow by a step of a pipeline. `engine` runs them, and must be on the pipeline's store;
-    /// `inputs` makes the inputs of a run of a record, and `output` the result of its outputs.
+    /// Creates the calls of a step, a run of `flow` for each record. `engine` runs them, and must be on the pipeline's
+    /// store; `inputs` makes the inputs of a run from its record, and `output` the result from its outputs.
     pub fn new(
         engine: Engine,
         flow: CheckedFlow,

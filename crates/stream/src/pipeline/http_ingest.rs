@@ -64,7 +64,7 @@ pub struct IngestedRecord<T> {
     pub id: String,
     /// The record.
     pub record: T,
-    /// When it happened; `None` is when it is read.
+    /// The time of the event; `None` stands for the time of arrival.
     pub time: Option<EventTime>,
 }
 

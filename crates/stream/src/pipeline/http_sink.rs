@@ -158,7 +158,7 @@ impl HttpWriter {
                     return Err(Error::other(format!("POST {url} was refused with {status}{said}; sent was {sent}")));
                 }
                 Err(error) => {
-                    tracing::warn!(%error, %url, "no answer; sending the record again in {pause_ms} ms");
+                    tracing::warn!(%error, %url, "the server did not answer; sending the record again in {pause_ms} ms");
                     pause_ms
                 }
             };
@@ -168,7 +168,7 @@ impl HttpWriter {
     }
 }
 
-/// The same request may be taken later.
+/// The server may accept the same request later, so it is repeated.
 fn may_pass(answer: &Response) -> bool {
     let status = answer.status();
     match status.as_u16() {

@@ -33,7 +33,7 @@ const FILES_MAX: usize = 1000;
 /// How often a source that follows looks for new lines and files.
 const LOOK_MS: u64 = 100;
 
-/// Lines after which a source that is busy looks at the clock.
+/// A busy source looks at the clock once in so many lines.
 const CALLS_PER_LOOK: u64 = 256;
 
 /// Lists the files of a source.

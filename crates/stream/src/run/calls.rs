@@ -100,7 +100,7 @@ impl Partition {
         calls.forget(ended, &context);
     }
 
-    /// Reads the calls that were open, or not forgotten, after a restart: each is called again, by its id.
+    /// Reads the open calls after a restart; each is started again under its id, which starts it once.
     pub(super) async fn load_calls(&mut self) -> Result<(), Stop> {
         if self.calls().is_none() {
             return Ok(());

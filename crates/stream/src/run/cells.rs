@@ -27,7 +27,7 @@ pub(crate) struct Cells {
     group: Group,
     places: HashMap<Name, CellId, FixedState>,
     cells: Vec<Cell>,
-    /// Cells to be read before the bundle runs.
+    /// The cells to read before the bundle runs.
     missing: Vec<CellId>,
     /// Cells that this bundle changed.
     changed: Vec<CellId>,

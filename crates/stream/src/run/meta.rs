@@ -147,7 +147,7 @@ pub struct Counts {
     pub lookups: u64,
     /// Look-ups that found nothing.
     pub false_positives: u64,
-    /// Clients' ids that all filters called new, so that no look-up was needed.
+    /// The number of client ids that no filter contained, so that no look-up was needed.
     pub lookups_saved: u64,
     /// Bundles that were committed.
     pub bundles: u64,

@@ -101,7 +101,7 @@ pub(crate) struct Partition {
     /// Rows of the inbox that this bundle has consumed.
     pub(super) consumed_rows: Vec<Name>,
     pub(super) published: Option<Published>,
-    /// A watermark of the input, and the blocks of the inbox to be consumed before it holds.
+    /// A watermark of the input, with the blocks of the inbox that must be consumed before it holds.
     pub(super) coming_watermark: Option<(EventTime, BTreeSet<Name>)>,
     /// This bundle tells all receivers on retry edges that it is the last.
     pub(super) sends_end: bool,

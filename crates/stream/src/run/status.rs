@@ -74,7 +74,7 @@ impl StageStatus {
 pub struct StreamStatus {
     /// Its stages.
     pub stages: Vec<StageStatus>,
-    /// Everything has ended and is written.
+    /// All inputs have ended, and all output is written.
     pub has_ended: bool,
     /// Workers that live: their process does, or, where that cannot be seen from here, their lease has not ended.
     pub workers: usize,

@@ -25,7 +25,7 @@ pub enum StreamMessage {
         /// The number of its first record.
         first: u64,
     },
-    /// A promise of the sender; of several the greatest holds, in whatever order they come.
+    /// A watermark that the sender promises. They may arrive in any order; the greatest holds.
     Progress {
         /// The edge, and the sender's partition.
         sender: (u16, u16),

@@ -12,7 +12,7 @@ use crate::{
 };
 use onceflow_core::{Name, Row};
 
-/// A step that remembers something per key and can be woken by timers.
+/// A step with a state per key and timers that call it.
 ///
 /// Its calls for one key come one after the other, and what they change, emit and set takes effect once, with the
 /// records that caused it, however often a call was repeated because of a crash. Calls may differ when repeated.

@@ -1,11 +1,15 @@
 //! Small real journals on a disk in memory, and all the moments they went through.
 
-use onceflow_core::{Batch, Group, Key, Row, Shard, Timestamp};
+use onceflow_core::{Batch, Group, Key, Row, Shard};
 use onceflow_store::{
-    BoxFuture, Records, World,
+    Records,
     backend::journal::{Journal, OpenError, Options, Recovered},
     state::StoreState,
-    testing::{disk::Disk, random::Random, world::TestWorld},
+    testing::{
+        disk::Disk,
+        random::Random,
+        world::{OneThread, TestWorld},
+    },
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -99,25 +103,4 @@ pub(super) fn rows(state: &StoreState) -> Rows {
 
 pub(super) fn open(disk: &Disk, options: Options) -> Result<(Journal, Recovered), OpenError> {
     Journal::open(Arc::new(disk.clone()), options, Arc::new(OneThread(TestWorld::new(7))))
-}
-
-/// A world whose tasks take turns on one thread, so that the same seed gives the same journal.
-struct OneThread(Arc<TestWorld>);
-
-impl World for OneThread {
-    fn clock(&self) -> Timestamp {
-        self.0.clock()
-    }
-    fn random(&self) -> u128 {
-        self.0.random()
-    }
-    fn sleep(&self, ms: u64) -> BoxFuture<'static, ()> {
-        self.0.sleep(ms)
-    }
-    fn spawn(&self, name: &'static str, task: BoxFuture<'static, ()>) {
-        self.0.spawn(name, task);
-    }
-    fn dedicate(&self, name: &'static str, task: BoxFuture<'static, ()>) {
-        self.0.spawn(name, task);
-    }
 }

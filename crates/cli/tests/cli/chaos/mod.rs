@@ -66,7 +66,7 @@ impl Told {
 /// Runs a flow to its end.
 pub(crate) fn run_once(directory: &Path, arguments: &[String]) -> Told {
     let mut told = Told::default();
-    assert!(run(directory, arguments, usize::MAX, &mut told), "it was killed by nobody");
+    assert!(run(directory, arguments, usize::MAX, &mut told), "it ended without a kill");
     told
 }
 

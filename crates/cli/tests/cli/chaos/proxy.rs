@@ -68,7 +68,7 @@ impl Proxy {
     pub(crate) fn cut(&self, is_cut: bool) {
         self.line.is_cut.store(is_cut, SeqCst);
         if is_cut {
-            for stream in self.line.open.lock().expect("nobody panics with it").drain(..) {
+            for stream in self.line.open.lock().expect("no thread panics while it holds the lock").drain(..) {
                 drop(stream.shutdown(Shutdown::Both));
             }
         }
@@ -76,7 +76,7 @@ impl Proxy {
 
     /// Returns the number of times that each kind of harm was done.
     pub(crate) fn harm(&self) -> BTreeMap<&'static str, usize> {
-        self.line.harm.lock().expect("nobody panics with it").clone()
+        self.line.harm.lock().expect("no thread panics while it holds the lock").clone()
     }
 }
 
@@ -88,7 +88,7 @@ impl Line {
         let server = TcpStream::connect(("127.0.0.1", self.server))?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
-        let mut open = self.open.lock().expect("nobody panics with it");
+        let mut open = self.open.lock().expect("no thread panics while it holds the lock");
         open.retain(|stream| stream.peer_addr().is_ok());
         open.extend([client.try_clone()?, server.try_clone()?]);
         drop(open);
@@ -135,7 +135,7 @@ impl Line {
 
     /// Decides the fate of a call's reply, and whether the call is delivered twice; `None` if the call is lost.
     fn fate(&self) -> Option<(Reply, bool)> {
-        let mut random = self.random.lock().expect("nobody panics with it");
+        let mut random = self.random.lock().expect("no thread panics while it holds the lock");
         let (name, fate) = match random.below(100) {
             0 => ("lost requests", None),
             1 => ("lost replies", Some((Reply::Lose, false))),
@@ -143,7 +143,7 @@ impl Line {
             4..8 => ("repeated", Some((Reply::Pass, true))),
             _ => return Some((Reply::Pass, false)),
         };
-        *self.harm.lock().expect("nobody panics with it").entry(name).or_default() += 1;
+        *self.harm.lock().expect("no thread panics while it holds the lock").entry(name).or_default() += 1;
         fate
     }
 }

@@ -77,7 +77,7 @@ impl Bed {
             let options = Options { works: false, ..Options::default() };
             let engine = Engine::open(&store, options).await.expect("an engine");
             match engine.fsck().await {
-                Ok(found) => told.extend(found.expect("nobody is at work")),
+                Ok(found) => told.extend(found.expect("no worker is at work")),
                 Err(error) => told.push(error.to_string()),
             }
             engine.stop();

@@ -155,7 +155,7 @@ fn clients_are_told_what_is_wrong_with_a_request() {
     assert!(refused.stderr.contains(&format!("cannot listen at 127.0.0.1:{port}")), "{}", refused.stderr);
     signal(&child, "INT");
     bed.end(child);
-    assert!(send(port, "POST", Some("e"), "{\"n\": 1}").is_err(), "nobody listens any more");
+    assert!(send(port, "POST", Some("e"), "{\"n\": 1}").is_err(), "the port is closed");
     assert_eq!(lines(&bed, "out.jsonl"), [json!({"n": 2}), json!({"n": 4})], "nothing of a wrong request was taken");
 }
 

@@ -151,5 +151,5 @@ fn a_run_opens_no_directory_of_a_run_that_is_done() {
     bed.run(&["run", "large.yaml", "-i", "a=0", "--key", "four"]).ends(0);
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let next = Reader::new(&watch, &mut buffer).next().map(|event| format!("{:?}", event.file_name()));
-    assert_eq!(next.err(), Some(rustix::io::Errno::AGAIN), "nobody opened any of them");
+    assert_eq!(next.err(), Some(rustix::io::Errno::AGAIN), "no process opened any of them");
 }

@@ -62,7 +62,7 @@ fn a_changed_timeout_is_taken_up_by_a_run_that_was_killed() {
     bed.end(child);
     assert_eq!(ran(&bed), "a b a");
     write("    timeout: 1s\n    resources: { cpus: 1 }\n");
-    // Nobody comes to the gate this time.
+    // The gate stays closed this time.
     let child = bed.start(&["run", "t.yaml"]);
     gate.until_there();
     let said = bed.end(child).ends(1);

@@ -21,7 +21,7 @@ pub(crate) struct ReachGraph {
     pub(crate) component: Vec<u32>,
     /// Per component: its operations.
     pub(crate) members: Adjacency,
-    /// Per component.
+    /// The shape of each component.
     pub(crate) shape: Vec<Shape>,
     /// Per operation: edges into it from other components, one more for the start.
     pub(crate) outside: Vec<u32>,

@@ -105,7 +105,7 @@ fn port_row(kind: &[u8], (op, port): (OpId, u32)) -> Name {
 }
 
 impl<M: Serialize + DeserializeOwned> Session<M> {
-    /// A session that waits for its first message, and remembers which of its rows change.
+    /// Creates a session that waits for its first message and records which of its rows change.
     pub fn recorded(scope: &Scope) -> Self {
         let mut session = Session::new(scope);
         session.record(Recorder { ops: vec![SavedOp::default(); scope.ops.len()], ..Recorder::default() });

@@ -382,7 +382,7 @@ impl ScopeHost {
             if hold.is_ok()
                 && let Err(error) = self.give_back(&job).await
             {
-                tracing::warn!(%error, "a session stays claimed until its lease ends");
+                tracing::warn!(%error, "failed to give a session back; it stays claimed until the lease ends");
             }
         }
     }

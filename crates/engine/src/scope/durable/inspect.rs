@@ -9,7 +9,7 @@ use super::{
 use crate::{Error, Handle, handle::report_key, kernel::Kernel};
 use futures_util::future::BoxFuture;
 use onceflow_core::{
-    Batch, Name, Row, Timestamp,
+    Batch, Key, Name, Row, Timestamp,
     limits::ROW_BYTES_MAX,
     model::TaskSpec,
     protocol::{
@@ -20,7 +20,7 @@ use onceflow_core::{
         CancelCause, Emitted, Feed, OpOverview, OrderId, OrderKind, SESSION_ROW, ScopeEvent, Session, SessionPhase,
     },
 };
-use onceflow_store::{CommitResult, records::commit_durably};
+use onceflow_store::records;
 use std::sync::Arc;
 
 /// Times that a session is read again because it changed meanwhile. Then its rows are taken as they were found: each is
@@ -112,7 +112,8 @@ impl Handle {
     /// was used: [`Handle::is_resolved`] tells which. Durable when it returns.
     ///
     /// # Errors
-    /// If the message is too large for a row, or the store does not answer.
+    /// If the message is too large for a row, or the store does not answer. After an error the event may have been
+    /// delivered; to send it again without harm takes an id.
     pub fn deliver<'a>(
         &'a self,
         to: &'a OrderView,
@@ -123,25 +124,66 @@ impl Handle {
             if message.len() > ROW_BYTES_MAX / 2 {
                 return Err(Error::Inputs(format!("the event has more than {} bytes", ROW_BYTES_MAX / 2)));
             }
-            let ((session, order), kernel) = (to.place, &self.shared.kernel);
-            let mut batch = Batch::new(kernel.shard);
-            // The input goes with the event, so a second one does not find it.
-            batch.require_present(session.feed(order)).delete(session.feed(order));
-            let emitted = Emitted::One(0, message);
-            let event = ScopeEvent::Ended { order, emitted, mishaps: Vec::new() };
-            batch.put(session.event(&EventPlace::Order(order, u64::MAX)), write(&event));
-            if let Some(note) = id.map(|id| report_key(self.id(), id)) {
-                batch.require_absent(note.clone()).put(note, Row::default());
+            let delivery = Delivery::new(self, to, id);
+            let is_delivered = delivery.commit(message).await?;
+            let records = &self.shared.records;
+            records.durable(records.position()).await?;
+            if is_delivered && id.is_none() {
+                delivery.forget().await;
             }
-            loop {
-                return match commit_durably(&*kernel.records, batch.clone()).await {
-                    Ok(result) => Ok(matches!(result, CommitResult::Applied(_))),
-                    // With an id the second try says whether the first one was applied; without, it may be told false.
-                    Err(onceflow_store::Error::Unknown(_)) => continue,
-                    Err(error) => Err(error.into()),
-                };
-            }
+            Ok(is_delivered)
         })
+    }
+}
+
+/// An event on its way to an order. Its receipt is a row that is put with it and holds a drawn number, so that after a lost
+/// reply this event is told from every other.
+struct Delivery<'a> {
+    kernel: &'a Kernel,
+    place: (SessionId, OrderId),
+    receipt: (Key, Row),
+}
+
+impl<'a> Delivery<'a> {
+    /// Without an id, the drawn number stands for one.
+    fn new(handle: &'a Handle, to: &OrderView, id: Option<&str>) -> Self {
+        let drawn = handle.shared.world.random();
+        let key = match id {
+            Some(id) => report_key(handle.id(), id),
+            None => report_key(handle.id(), &format!("{drawn:032x}")),
+        };
+        Delivery { kernel: &handle.shared.kernel, place: to.place, receipt: (key, Row::new(drawn.to_le_bytes())) }
+    }
+
+    /// Commits the event; false if the order does not wait any more, or the id was used.
+    async fn commit(&self, message: Row) -> Result<bool, Error> {
+        let ((session, order), (receipt, drawn)) = (self.place, &self.receipt);
+        let mut batch = Batch::new(self.kernel.shard);
+        // The input goes with the event, so a second one does not find it.
+        batch.require_present(session.feed(order)).delete(session.feed(order));
+        batch.require_absent(receipt.clone()).put(receipt.clone(), drawn.clone());
+        let emitted = Emitted::One(0, message);
+        let event = ScopeEvent::Ended { order, emitted, mishaps: Vec::new() };
+        batch.put(session.event(&EventPlace::Order(order, u64::MAX)), write(&event));
+        match self.kernel.commit_outside(batch.into(), &[]).await {
+            Ok(result) => Ok(result.is_applied()),
+            Err(Error::Store(lost @ records::Error::Unknown(_))) => match self.kernel.row(receipt.clone()).await? {
+                Some(found) => Ok(found == *drawn),
+                // While its input is there, the order waits: nothing was delivered, and the store does not answer.
+                None if self.kernel.row(session.feed(order)).await?.is_some() => Err(lost.into()),
+                None => Ok(false),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Deletes the receipt of an event that no caller can send again.
+    async fn forget(&self) {
+        let mut batch = Batch::new(self.kernel.shard);
+        batch.delete(self.receipt.0.clone());
+        if let Err(error) = self.kernel.commit_outside(batch.into(), &[]).await {
+            tracing::debug!(%error, "failed to delete the receipt of an event; it goes with its run");
+        }
     }
 }
 

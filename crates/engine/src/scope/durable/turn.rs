@@ -63,7 +63,7 @@ pub(super) struct Turn<'a> {
     pub(super) queue: &'a Group,
     pub(super) batch: Batch,
     pub(super) effects: VecDeque<ScopeEffect<Row>>,
-    /// Activities that begin with this batch: nobody has claimed them.
+    /// Activities that begin with this batch: no host has claimed them.
     pub(super) begun: BTreeSet<OrderId>,
     /// Nested sessions that begin with this batch.
     pub(super) opened: BTreeSet<SessionId>,
@@ -164,6 +164,10 @@ impl SessionState {
         at_once: usize,
     ) -> (Batch, TurnEnd) {
         let id = self.header.id;
+        assert!(
+            self.session.phase() != SessionPhase::Done,
+            "a session that is done has no rows that a turn could change"
+        );
         let mut batch = Batch::new(shard);
         batch.require_seen(id.own_row(), self.own_row.clone());
         self.commits += 1;
@@ -257,7 +261,7 @@ impl Turn<'_> {
                     self.set_timer(WriterTimer::Session(timer), after_ms);
                     None
                 }
-                // Their rows go with the changes of the session; nobody waits for a change of a durable buffer.
+                // Their rows go with the changes of the session; no code waits for a change of a durable buffer.
                 ScopeEffect::Drop(_) | ScopeEffect::Changed { .. } => None,
                 ScopeEffect::Deliver(end) => {
                     self.deliver(*end);
@@ -345,6 +349,7 @@ impl Turn<'_> {
         let busiest = self.fed.iter().max_by_key(|(_, bytes)| **bytes).map(|(op, _)| *op);
         self.end.busiest = busiest.map(|op| self.state.scope.scope.operations()[op.at()].name.clone());
         if self.end.is_done {
+            assert!(self.begun.is_empty() && self.opened.is_empty(), "a session is done while work of it begins");
             self.batch.delete_group(id.group());
             return (self.batch, self.end);
         }

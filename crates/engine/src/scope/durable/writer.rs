@@ -24,8 +24,8 @@ use tokio::sync::Notify;
 /// Events that are taken into one batch.
 const EVENTS_AT_ONCE: usize = 64;
 
-/// Bytes of events that are taken into one batch, unless a single one has more: the batch has the messages again, as
-/// inputs of the operations that they go to.
+/// The bytes of events that one batch takes, unless a single event has more. The batch holds their messages a second
+/// time, as inputs of the next operations.
 const EVENT_BYTES_AT_ONCE: usize = BATCH_BYTES_MAX / 4;
 
 /// A session or an activity as work of the kernel.
@@ -45,7 +45,7 @@ impl ClaimedWork for Claimed<'_> {
     }
 }
 
-/// The way a turn ended.
+/// The result of a turn.
 enum Turned {
     /// Committed; the session goes on.
     On,

@@ -44,6 +44,7 @@ impl Places {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, SeqCst);
+        let before = self.0.fetch_sub(1, SeqCst);
+        assert!(before > 0, "a place is given back that was not taken: more steps would run than the limit allows");
     }
 }

@@ -45,7 +45,7 @@ impl Meanwhile {
         when: impl Fn(Call<'_>) -> bool + Send + Sync + 'static,
         what: impl Future<Output = ()> + Send + 'static,
     ) -> Arc<Self> {
-        let meanwhile = Arc::into_inner(Meanwhile::new(records, when, what)).expect("nobody else has it yet");
+        let meanwhile = Arc::into_inner(Meanwhile::new(records, when, what)).expect("it is not shared yet");
         Arc::new(Meanwhile { loses: true, ..meanwhile })
     }
 

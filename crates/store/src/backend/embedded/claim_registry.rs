@@ -138,7 +138,7 @@ impl ClaimRegistry {
                 if let Some(registry) = me.upgrade() {
                     registry.await_all(waited_ms, GRACE_MS_MAX).await;
                     registry.records.hold_grants(false);
-                    tracing::info!("claims are granted again");
+                    tracing::info!("all living processes have reported their claims; granting claims again");
                 }
             };
             self.store.world.spawn("embedded grace", Box::pin(rest));

@@ -11,9 +11,9 @@ use super::{
 };
 use crate::{
     backend::{
+        error,
         held::HeldClaims,
-        journal::{self, files::StoreDirectory},
-        paged,
+        journal::files::StoreDirectory,
         socket::{ConnectError, Socket},
     },
     world::World,
@@ -67,12 +67,9 @@ impl StoreDir {
 /// Why a store in a directory cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The journal does not open.
+    /// The rows do not open.
     #[error(transparent)]
-    Journal(#[from] journal::OpenError),
-    /// The file of pages does not open.
-    #[error(transparent)]
-    Paged(#[from] paged::OpenError),
+    Rows(#[from] error::OpenError),
     /// The directory holds a store of another backend.
     #[error(
         "{} holds a {found} store, and was opened as a {asked} store\nhint: open it as `{found}:{}`; `onceflow export` and `import` copy runs \
@@ -140,17 +137,14 @@ impl OpenError {
     /// The kind of obstacle.
     pub fn obstacle(&self) -> Obstacle {
         match self {
-            OpenError::Journal(journal::OpenError::Damaged { .. } | journal::OpenError::NotThisStore { .. })
-            | OpenError::Paged(paged::OpenError::Damaged { .. } | paged::OpenError::NotThisStore { .. })
+            OpenError::Rows(error::OpenError::Damaged { .. } | error::OpenError::NotThisStore { .. })
             | OpenError::Mixed { .. } => Obstacle::Damaged,
-            OpenError::Journal(journal::OpenError::TooNew { .. })
-            | OpenError::Paged(paged::OpenError::TooNew { .. }) => Obstacle::TooNew,
+            OpenError::Rows(error::OpenError::TooNew { .. }) => Obstacle::TooNew,
             OpenError::Held { .. } => Obstacle::Busy,
             OpenError::OtherBackend { .. } => Obstacle::OtherBackend,
-            OpenError::Journal(journal::OpenError::Io { .. })
-            | OpenError::Paged(paged::OpenError::Io { .. })
-            | OpenError::Store(_)
-            | OpenError::Io { .. } => Obstacle::Unusable,
+            OpenError::Rows(error::OpenError::Io { .. }) | OpenError::Store(_) | OpenError::Io { .. } => {
+                Obstacle::Unusable
+            }
         }
     }
 

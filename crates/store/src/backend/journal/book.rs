@@ -8,8 +8,11 @@ use super::{
     format::{FRAME_BYTES, FrameHeader, TIME_BYTES},
 };
 use crate::{
-    backend::clock::StoreClock,
-    records::{CommitResult, Error, Position},
+    backend::{
+        clock::StoreClock,
+        front::{self, Attempt, BookParts},
+    },
+    records::{Error, Position},
     state::StoreState,
 };
 use onceflow_core::{Batch, Timestamp};
@@ -68,19 +71,17 @@ pub(super) struct Group {
     pub(super) frame: Vec<u8>,
 }
 
-/// The result of trying a batch.
-pub(super) enum Attempt {
-    Decided {
-        outcome: CommitResult,
-        /// Callers that wait for free rows should look again.
-        enabled: bool,
-        /// The committer has work and must be woken.
-        wake_committer: bool,
-        /// Nothing was left to write, so the answer is as durable as it will get.
-        settled: bool,
-    },
-    /// There is no prepared space for it.
-    NoRoom,
+impl front::Book for Book {
+    fn parts(&mut self) -> BookParts<'_> {
+        BookParts {
+            queues: &mut self.state,
+            clock: &mut self.clock,
+            position: self.position,
+            fault: self.fault.as_ref(),
+            closing: &mut self.closing,
+            grants_held: &mut self.grants_held,
+        }
+    }
 }
 
 impl Book {

@@ -9,8 +9,7 @@
 //! group looks torn.
 
 use super::{
-    ExpectedStore, codec,
-    error::OpenError,
+    ExpectedStore, OpenError, codec,
     files::{Files, StoreFile},
     format::{
         BadHeader, FileKind, FrameHeader, FrameKind, HEADER_BYTES, Header, MARKER_NAME, UNFINISHED, VERSION,
@@ -22,6 +21,13 @@ use super::{
 use crate::{records::Position, state::StoreState};
 use onceflow_core::Timestamp;
 use std::path::PathBuf;
+
+/// The files that hold the rows of a journal, for messages.
+const FILE_NAMES: &str = "`log-*`, `snap-*`, `durable`";
+
+const DAMAGE_HINT: &str = "batches that were acknowledged are missing here. Keep a copy of the directory, then restore a backup. If the \
+                           damage is in a log, `Options::on_damage = OnDamage::LoseTheRest` opens the copy with what stands before this \
+                           place";
 
 /// The reaction to damage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -147,7 +153,7 @@ pub(super) fn check_store(files: &dyn Files, known: ExpectedStore) -> Result<(),
             ExpectedStore::Id(id) => format!("store {id:032x} was here, but its log and its snapshot are gone"),
             _ => String::from("a store was here, but its log and its snapshot are gone; its objects are there"),
         };
-        return Err(OpenError::NotThisStore { what, file: files.path("") });
+        return Err(OpenError::NotThisStore { what, file: files.path(""), files: FILE_NAMES });
     }
     let ExpectedStore::Id(id) = known else { return Ok(()) };
     for (name, kind) in all {
@@ -159,7 +165,7 @@ pub(super) fn check_store(files: &dyn Files, known: ExpectedStore) -> Result<(),
             && header.store != id
         {
             let what = format!("{name} belongs to store {:032x}, and this directory to store {id:032x}", header.store);
-            return Err(OpenError::NotThisStore { what, file: files.path(&name) });
+            return Err(OpenError::NotThisStore { what, file: files.path(&name), files: FILE_NAMES });
         }
     }
     Ok(())
@@ -379,7 +385,7 @@ pub(super) fn bad_header(files: &dyn Files, name: &str, bad: BadHeader) -> OpenE
 }
 
 pub(super) fn damaged(files: &dyn Files, name: &str, offset: u64, what: impl Into<String>) -> OpenError {
-    OpenError::Damaged { what: what.into(), file: files.path(name), offset }
+    OpenError::Damaged { what: what.into(), file: files.path(name), offset: Some(offset), hint: DAMAGE_HINT }
 }
 
 pub(super) fn read_all(files: &dyn Files, name: &str) -> Result<Vec<u8>, OpenError> {

@@ -6,8 +6,8 @@
 //! end, and it takes its name only when that much is durable.
 
 use super::{
+    OpenError,
     codec::{self, Encoder},
-    error::OpenError,
     files::{Files, StoreFile},
     format::{FRAME_BYTES, FileKind, FrameHeader, FrameKind, HEADER_BYTES, Header, UNFINISHED, snapshot_name},
     recover::{bad_header, damaged},

@@ -7,8 +7,11 @@ use super::{
     pages::Snapshot,
 };
 use crate::{
-    backend::clock::StoreClock,
-    records::{CommitResult, Error, Page, Position, Scan},
+    backend::{
+        clock::StoreClock,
+        front::{self, Attempt, BookParts},
+    },
+    records::{Error, Page, Position, Scan},
     state::{PlainRows, StoreState},
 };
 use onceflow_core::{Batch, Group, Key, Kind, Row, Shard, Timestamp};
@@ -33,26 +36,24 @@ pub(super) struct Book {
     pub(super) grants_held: bool,
 }
 
-/// The result of trying a batch.
-pub(super) enum Attempt {
-    Decided {
-        outcome: CommitResult,
-        /// Callers that wait for free rows should look again.
-        enabled: bool,
-        /// The committer has work and must be woken.
-        wake_committer: bool,
-        /// Nothing was left to write, so the answer is as durable as it will get.
-        settled: bool,
-    },
-    /// Too much waits to be written.
-    NoRoom,
-}
-
 /// Changes to be written in one transaction.
 pub(super) struct Unwritten {
     pub(super) layer: Arc<Layer>,
     pub(super) last: Position,
     pub(super) time: Timestamp,
+}
+
+impl front::Book for Book {
+    fn parts(&mut self) -> BookParts<'_> {
+        BookParts {
+            queues: &mut self.queues,
+            clock: &mut self.clock,
+            position: self.position,
+            fault: self.fault.as_ref(),
+            closing: &mut self.closing,
+            grants_held: &mut self.grants_held,
+        }
+    }
 }
 
 impl Book {

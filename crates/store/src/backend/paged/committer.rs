@@ -3,33 +3,40 @@
 //!
 //! A failed write or sync ends the store: which bytes reached the disk is not known, and a retry would not tell.
 
-use super::{ENDED, Inner, book::Unwritten, pages::Pages};
-use crate::{records::Error, sync::lock};
+use super::{
+    book::{Book, Unwritten},
+    pages::Pages,
+};
+use crate::{
+    backend::front::{ENDED, Front},
+    records::Error,
+    sync::lock,
+};
 use std::sync::Arc;
 
 pub(super) struct Committer {
-    inner: Arc<Inner>,
+    front: Arc<Front<Book>>,
     /// `None` when the file is closed.
     pages: Option<Pages>,
 }
 
 impl Committer {
-    pub(super) fn new(inner: Arc<Inner>, pages: Pages) -> Self {
-        Committer { inner, pages: Some(pages) }
+    pub(super) fn new(front: Arc<Front<Book>>, pages: Pages) -> Self {
+        Committer { front, pages: Some(pages) }
     }
 
     /// Works until the store is closed or the disk fails.
     pub(super) async fn run(mut self) {
         loop {
-            let inner = self.inner.clone();
+            let front = self.front.clone();
             let look = || {
-                let mut book = lock(&inner.book);
+                let mut book = lock(&front.book);
                 match &book.fault {
                     Some(_) => Some(None),
                     None => book.take_group().map(Some).or_else(|| book.closing.then_some(None)),
                 }
             };
-            let Some(group) = inner.work.until(look).await else { break };
+            let Some(group) = front.work.until(look).await else { break };
             if let Err(error) = self.write(group) {
                 self.fail(&error);
                 break;
@@ -43,14 +50,14 @@ impl Committer {
         pages.write(&group.layer, group.time)?;
         let snapshot = Arc::new(pages.snapshot()?);
         let old = {
-            let mut book = lock(&self.inner.book);
+            let mut book = lock(&self.front.book);
             let old = book.snapshot.clone();
             let reached = book.written(group.last, snapshot);
             drop(book);
-            self.inner.durable.raise(reached);
+            self.front.durable.raise(reached);
             old
         };
-        self.inner.room.notify();
+        self.front.room.notify();
         // Pages that only the old snapshot held are free from now on; not under the lock.
         drop((old, group.layer));
         Ok(())
@@ -63,8 +70,8 @@ impl Committer {
             Error::Damaged(what) => Error::Damaged(what.clone()),
             _ => Error::Unavailable(why.clone()),
         };
-        lock(&self.inner.book).fault = Some(fault);
-        self.inner.durable.fail(Error::Unknown(why));
+        lock(&self.front.book).fault = Some(fault);
+        self.front.durable.fail(Error::Unknown(why));
     }
 }
 
@@ -73,10 +80,10 @@ impl Drop for Committer {
     fn drop(&mut self) {
         self.pages = None;
         let closed: Arc<str> = "the store is closed".into();
-        let fault = lock(&self.inner.book).fault.get_or_insert(Error::Unavailable(closed.clone())).clone();
-        self.inner.durable.fail(fault);
-        self.inner.room.notify();
-        self.inner.enabled.notify();
-        self.inner.committer_ended.raise(ENDED);
+        let fault = lock(&self.front.book).fault.get_or_insert(Error::Unavailable(closed.clone())).clone();
+        self.front.durable.fail(fault);
+        self.front.room.notify();
+        self.front.enabled.notify();
+        self.front.committer_ended.raise(ENDED);
     }
 }

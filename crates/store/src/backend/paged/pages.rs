@@ -9,7 +9,7 @@
 //! carries a checksum of its own.
 
 use super::{
-    error::OpenError,
+    OpenError,
     layer::{Layer, PageChanges},
 };
 use crate::{
@@ -35,6 +35,8 @@ pub const FORMAT: u32 = 1;
 
 /// The name of the file.
 pub(super) const NAME: &str = "pages";
+/// The file that holds the rows, for messages.
+const FILE_NAMES: &str = "the file `pages`";
 /// Its name until it is a store.
 const NAME_UNTIL_READY: &str = "pages.new";
 
@@ -94,12 +96,16 @@ impl Trouble {
                 OpenError::Io { what: "read", path: file, source }
             }
             Trouble::Redb(redb::Error::UpgradeRequired(found)) => {
-                OpenError::Damaged { what: format!("the file has the old page format {found}"), file }
+                damaged_file(format!("the file has the old page format {found}"), file)
             }
-            Trouble::Redb(other) => OpenError::Damaged { what: other.to_string(), file },
-            Trouble::Panicked(what) => OpenError::Damaged { what, file },
+            Trouble::Redb(other) => damaged_file(other.to_string(), file),
+            Trouble::Panicked(what) => damaged_file(what, file),
         }
     }
+}
+
+fn damaged_file(what: String, file: PathBuf) -> OpenError {
+    OpenError::Damaged { what, file, offset: None, hint: "keep a copy of the directory, then restore a backup" }
 }
 
 /// Calls redb, which panics on some pages that make no sense.
@@ -131,7 +137,7 @@ impl Pages {
                     ExpectedStore::Id(id) => format!("store {id:032x} was here, but its file `{NAME}` is gone"),
                     _ => format!("a store was here, but its file `{NAME}` is gone; its objects are there"),
                 };
-                return Err(OpenError::NotThisStore { what, file: files.path("") });
+                return Err(OpenError::NotThisStore { what, file: files.path(""), files: FILE_NAMES });
             }
             create(&**files, cache_bytes, random())?;
         }
@@ -142,20 +148,20 @@ impl Pages {
         files.sync().map_err(OpenError::io("sync", files.path("")))?;
         let length = file.len().map_err(OpenError::io("read", path.clone()))?;
         if length == 0 {
-            return Err(OpenError::Damaged { what: String::from("the file is empty"), file: path });
+            return Err(damaged_file(String::from("the file is empty"), path));
         }
         let pages = guarded(|| Ok(Pages { database: database(file, cache_bytes)? }));
         let pages = pages.map_err(|trouble| trouble.into_open_error(path.clone()))?;
         let found = guarded(|| pages.find(is_new)).map_err(|trouble| trouble.into_open_error(path.clone()))?;
         let found = found.map_err(|wrong| match wrong {
-            Wrong::Damaged(what) => OpenError::Damaged { what, file: path.clone() },
+            Wrong::Damaged(what) => damaged_file(what, path.clone()),
             Wrong::TooNew(found) => OpenError::TooNew { file: path.clone(), found, known: FORMAT },
         })?;
         match known {
             ExpectedStore::Id(id) if id != found.store => {
                 let what =
                     format!("{NAME} belongs to store {:032x}, and this directory to store {id:032x}", found.store);
-                Err(OpenError::NotThisStore { what, file: path })
+                Err(OpenError::NotThisStore { what, file: path, files: FILE_NAMES })
             }
             _ => Ok((pages, found)),
         }

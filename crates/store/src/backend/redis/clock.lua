@@ -19,7 +19,7 @@ local function now_ms(clock_key, instead)
   end
   if given ~= was or tostring(before) ~= known[2] then
     redis.call('HSET', clock_key, 'given', string.format('%.0f', given), 'world', string.format('%.0f', before))
-    -- Of a store that nobody asks any more nothing stays for ever: 400 days, as in `identity.rs`.
+    -- The clock of a store that no client asks any more expires: after 400 days, as in `identity.rs`.
     redis.call('PEXPIRE', clock_key, '34560000000')
   end
   return given

@@ -15,7 +15,7 @@ pub enum Risk {
     Everysec,
     /// `no-appendfsync-on-rewrite` is on: a crash takes back what came while the log was rewritten.
     Rewrite,
-    /// The settings cannot be read (`CONFIG GET` is not allowed), so nobody knows.
+    /// The settings cannot be read (`CONFIG GET` is not allowed), so the risk is unknown.
     Unreadable,
 }
 

@@ -127,7 +127,7 @@ async fn keep_listening(
     }
 }
 
-/// Subscribes again, however long it takes; `None` when nobody needs it any more.
+/// Subscribes again, however long it takes; `None` when the store was dropped meanwhile.
 async fn again(link: &Link, world: &dyn World, closed: &mut oneshot::Receiver<()>) -> Option<PubSubStream> {
     loop {
         match select(world.sleep(RETRY_MS), &mut *closed).await {

@@ -51,7 +51,7 @@ pub(super) async fn run(shared: Arc<Shared>, stream: UnixStream, place: OwnedSem
     let gone = shared.clone();
     let gone = pin!(gone.until(Phase::Gone));
     if let Either::Right((Err(broken), _)) = select(gone, pin!(serve(shared, stream, place))).await {
-        tracing::warn!(%broken, "closed the connection to a guest");
+        tracing::warn!(%broken, "closing the connection to another process that uses the store");
     }
 }
 
@@ -62,7 +62,7 @@ async fn serve(shared: Arc<Shared>, stream: UnixStream, place: OwnedSemaphorePer
     let hello = hear_hello(&shared, &mut reader, &mut write).await?;
     let member = hello.member;
     if let Err(error) = shared.guests.arrived(hello).await {
-        tracing::warn!(%error, "a guest cannot be served");
+        tracing::warn!(%error, "failed to register another process that uses the store; closing its connection");
         return Ok(());
     }
     let present = Present { shared: shared.clone(), member };

@@ -101,7 +101,7 @@ fn names(
         let file = entry?.file_name();
         match file.to_str().and_then(&name) {
             Some(name) => tell(name),
-            None => tracing::warn!(directory = %directory.display(), ?file, "not an object of ours; left alone"),
+            None => tracing::warn!(directory = %directory.display(), ?file, "skipping a file that is no object"),
         }
     }
     Ok(())

@@ -155,7 +155,7 @@ impl Objects {
     async fn abort(&self, uploads: &Uploads, name: ObjectName, path: &StorePath, id: &MultipartId) {
         match uploads.parts.abort_multipart(path, id).await {
             Ok(()) | Err(StoreError::NotFound { .. }) => drop(self.store.delete(&self.note(name)).await),
-            Err(error) => tracing::warn!(%name, %error, "an upload stays unfinished until the object is deleted"),
+            Err(error) => tracing::warn!(%name, %error, "failed to abort an upload; deleting its object aborts it"),
         }
     }
 

@@ -24,7 +24,7 @@ pub async fn deleting_a_claim_frees_its_row(bed: Bed) {
     bed.run([delete(queue().claims().key("a"))]).await;
     assert_eq!(bed.take_all().await, "a");
     bed.run([delete_group(queue().claims())]).await;
-    assert_eq!(bed.take_all().await, "a b", "nobody waited, so it is nobody's turn: the first lane begins");
+    assert_eq!(bed.take_all().await, "a b", "no lane waited, so the first begins");
 }
 
 /// Done is: row, claim and deadline gone, in one batch.
@@ -100,5 +100,5 @@ pub async fn queues_are_tried_in_the_order_given(bed: Bed) {
     assert_eq!(taken[3], None);
     let mut claim = bed.claim(Pick::InTurn);
     claim.queues = vec![other.clone()];
-    assert_eq!(bed.take_by(claim).await.expect("nobody asked it before").queue, other);
+    assert_eq!(bed.take_by(claim).await.expect("it was not asked before").queue, other);
 }

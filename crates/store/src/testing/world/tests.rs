@@ -29,7 +29,7 @@ async fn a_task_that_waits_is_woken() {
     assert!(world.advance_to_next());
     is_done.await.unwrap();
     assert_eq!(world.clock(), START.plus_ms(10));
-    assert!(!world.advance_to_next(), "nobody waits any more");
+    assert!(!world.advance_to_next(), "no task waits any more");
 }
 
 #[tokio::test]

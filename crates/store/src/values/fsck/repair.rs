@@ -29,7 +29,7 @@ impl Repair<'_> {
         let truth_is_broken = report.findings().any(Finding::is_about_truth);
         for finding in report.findings().filter(|finding| finding.is_about_truth() == truth_is_broken) {
             let Some(batch) = self.remedy(finding).await? else { continue };
-            tracing::warn!(%finding, "repairing");
+            tracing::warn!(%finding, "repairing a problem");
             match self.values.rows.try_commit(&batch).await? {
                 Tried::Applied(_) | Tried::Refused(_) | Tried::Unknown(_) => {}
             }

@@ -23,7 +23,7 @@ pub(super) async fn forever(values: &Values) -> Error {
             Ok(done) => rest_ms(&*values.rows.records, done.next_deadline).await,
             Err(error) if is_final(&error) => return error,
             Err(error) => {
-                tracing::warn!(%error, "could not reclaim; trying again");
+                tracing::warn!(%error, "failed to reclaim values; retrying");
                 values.world.sleep(limits::RETRY_MS).await;
                 continue;
             }

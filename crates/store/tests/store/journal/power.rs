@@ -13,6 +13,12 @@ fn cuts() -> u64 {
     if std::env::var_os("ONCEFLOW_LONG").is_some() { 64 } else { 4 }
 }
 
+/// Batches of a run that is stopped at each of its operations: the work grows with their square, and 40 see several
+/// snapshots.
+fn batches() -> usize {
+    if std::env::var_os("ONCEFLOW_LONG").is_some() { 60 } else { 40 }
+}
+
 #[tokio::test]
 async fn acknowledged_batches_outlive_closing_killing_and_a_power_cut() {
     let disk = Disk::new();
@@ -47,20 +53,28 @@ async fn at_every_operation(trouble: Trouble, batches: usize, left: impl Fn(&Dis
 
 #[tokio::test]
 async fn nothing_acknowledged_is_lost_whenever_the_power_is_cut() {
-    at_every_operation(Trouble::Stop, 60, |disk| (0..cuts()).map(|seed| disk.after_power_cut(seed)).collect()).await;
+    at_every_operation(Trouble::Stop, batches(), |disk| (0..cuts()).map(|seed| disk.after_power_cut(seed)).collect())
+        .await;
 }
 
 #[tokio::test]
 async fn nothing_acknowledged_is_lost_whenever_the_process_is_killed() {
-    at_every_operation(Trouble::Stop, 60, |disk| vec![disk.after_kill()]).await;
+    at_every_operation(Trouble::Stop, batches(), |disk| vec![disk.after_kill()]).await;
+}
+
+async fn fail_then_cut(kind: ErrorKind) {
+    let left = |disk: &Disk| (0..cuts()).map(|seed| disk.after_power_cut(seed)).chain([disk.after_kill()]).collect();
+    at_every_operation(Trouble::Fail(kind), batches(), left).await;
 }
 
 #[tokio::test]
 async fn nothing_acknowledged_is_lost_when_an_operation_fails_and_then_the_power() {
-    let left = |disk: &Disk| (0..cuts()).map(|seed| disk.after_power_cut(seed)).chain([disk.after_kill()]).collect();
-    for kind in [ErrorKind::Other, ErrorKind::StorageFull] {
-        at_every_operation(Trouble::Fail(kind), 60, left).await;
-    }
+    fail_then_cut(ErrorKind::Other).await;
+}
+
+#[tokio::test]
+async fn nothing_acknowledged_is_lost_when_the_disk_is_full_and_then_the_power_fails() {
+    fail_then_cut(ErrorKind::StorageFull).await;
 }
 
 #[tokio::test]

@@ -1,12 +1,16 @@
 //! A journal on a disk in memory, and a record of its answers.
 
 use onceflow_store::{
-    BoxFuture, Error, Records, World,
+    Error, Records,
     backend::journal::{Journal, OpenError, Options, Recovered},
-    core::{Batch, Group, Key, Row, Shard, Timestamp},
+    core::{Batch, Group, Key, Row, Shard},
     records,
     state::StoreState,
-    testing::{disk::Disk, random::Random, world::TestWorld},
+    testing::{
+        disk::Disk,
+        random::Random,
+        world::{OneThread, TestWorld},
+    },
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -36,27 +40,6 @@ pub(crate) async fn commit(journal: &Journal, batch: Batch) -> Result<(), Error>
     let outcome = records::commit_durably(journal, batch).await?;
     assert!(outcome.is_applied(), "{outcome:?}");
     Ok(())
-}
-
-/// A world whose tasks take turns on one thread, so that the n-th disk operation is the same one every time.
-pub(crate) struct OneThread(pub Arc<TestWorld>);
-
-impl World for OneThread {
-    fn clock(&self) -> Timestamp {
-        self.0.clock()
-    }
-    fn random(&self) -> u128 {
-        self.0.random()
-    }
-    fn sleep(&self, ms: u64) -> BoxFuture<'static, ()> {
-        self.0.sleep(ms)
-    }
-    fn spawn(&self, name: &'static str, task: BoxFuture<'static, ()>) {
-        self.0.spawn(name, task);
-    }
-    fn dedicate(&self, name: &'static str, task: BoxFuture<'static, ()>) {
-        self.0.spawn(name, task);
-    }
 }
 
 /// Snapshots after a few batches, so that small cases see them.

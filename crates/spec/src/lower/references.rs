@@ -1,62 +1,21 @@
-//! Binds the references of expressions and holes: every name becomes an input of the task, or a problem with a hint.
+//! Resolves the references of an expression, and infers its type: every name becomes an input of a task, or a problem with
+//! a hint.
 
 use super::{
-    Lowering,
-    draft::{ResolvedName, UnresolvedName, own, port},
+    draft::{GraphDrafts, ResolvedName, UnresolvedName, own},
+    texts::{Take, TaskInputs},
 };
 use crate::{
     source::{Span, Text},
-    syntax::fields::clipped,
+    syntax::{
+        fields::{FieldReader, clipped},
+        flow::FlowDecl,
+    },
     words,
 };
-use onceflow_core::model::{Endpoint, Module, Port, SourceLocation, Type, graph::ModuleKind};
-use onceflow_exec::{
-    action::{Action, Expr, Template, TemplatePart},
-    expr::{self, infer},
-    template,
-};
+use onceflow_core::model::Type;
+use onceflow_exec::expr::{self, infer};
 use std::ops::Range;
-
-/// A value that a task takes as an input.
-#[derive(Clone, Debug)]
-pub(super) struct Take {
-    /// Its path; the port is this joined with `-`.
-    pub(super) path: Vec<String>,
-    pub(super) ty: Type,
-    pub(super) from: Endpoint,
-    pub(super) origin: SourceLocation,
-}
-
-/// All inputs of a task, each once, in order of appearance.
-#[derive(Clone, Debug, Default)]
-pub(super) struct TaskInputs {
-    pub(super) all: Vec<Take>,
-    pub(super) secrets: Vec<String>,
-}
-
-impl Take {
-    pub(super) fn port(&self) -> String {
-        self.path.join("-")
-    }
-}
-
-impl TaskInputs {
-    pub(super) fn add(&mut self, take: Take) {
-        if !self.all.iter().any(|other| other.path == take.path) {
-            self.all.push(take);
-        }
-    }
-
-    fn secret(&mut self, name: &str) {
-        if !self.secrets.iter().any(|other| other == name) {
-            self.secrets.push(name.to_owned());
-        }
-    }
-
-    pub(super) fn ports(&self) -> Vec<Port> {
-        self.all.iter().map(|take| Port::new(take.port(), take.ty.clone())).collect()
-    }
-}
 
 /// The names that an expression may use beside those of the flow.
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,45 +42,16 @@ pub(super) struct Bound {
     pub(super) ty: Option<Type>,
 }
 
-impl Lowering<'_> {
-    /// Parses a text with holes and binds every hole.
-    pub(super) fn template(&mut self, text: &Text, allowed: Allowed<'_>, takes: &mut TaskInputs) -> Template {
-        let parsed = match template::parse(&text.text) {
-            Ok(parsed) => parsed,
-            Err(wrong) => {
-                for wrong in wrong {
-                    let span = self.source.inside(text, wrong.span);
-                    self.say(span, "OF0114", wrong.message, wrong.hint.unwrap_or_default());
-                }
-                return Template::default();
-            }
-        };
-        let mut parts = Vec::new();
-        for (part, span) in parsed.template.0.into_iter().zip(parsed.spans) {
-            parts.push(match part {
-                TemplatePart::Text(text) => TemplatePart::Text(text),
-                TemplatePart::Hole(source) => {
-                    TemplatePart::Hole(self.hole(text, span, allowed, takes).unwrap_or(source))
-                }
-            });
-        }
-        Template(parts)
-    }
+/// The names that one place of a flow file may refer to.
+pub(super) struct References<'r> {
+    pub(super) reader: FieldReader<'r>,
+    pub(super) flow: &'r FlowDecl,
+    pub(super) graphs: &'r mut GraphDrafts,
+    /// Names that the leaf gives to its inputs.
+    pub(super) aliases: &'r [(String, Type)],
+}
 
-    /// Binds the expression at `range` of a text, and adds its references to `takes`.
-    pub(super) fn hole(
-        &mut self,
-        text: &Text,
-        range: Range<usize>,
-        allowed: Allowed<'_>,
-        takes: &mut TaskInputs,
-    ) -> Option<String> {
-        let bound = self.bind(text, range, allowed)?;
-        bound.takes.all.into_iter().for_each(|take| takes.add(take));
-        bound.takes.secrets.iter().for_each(|secret| takes.secret(secret));
-        Some(bound.source)
-    }
-
+impl References<'_> {
     /// Resolves all references of the expression at `range` of a text; `None` after reporting a problem.
     pub(super) fn bind(&mut self, text: &Text, range: Range<usize>, allowed: Allowed<'_>) -> Option<Bound> {
         let source = text.text[range.clone()].to_owned();
@@ -130,9 +60,10 @@ impl Lowering<'_> {
             Err(wrong) => {
                 // Later errors are mostly caused by the first, so only that is reported.
                 if let Some(wrong) = wrong.into_iter().next() {
-                    let span = self.source.inside(text, range.start + wrong.span.start..range.start + wrong.span.end);
+                    let span =
+                        self.reader.source.inside(text, range.start + wrong.span.start..range.start + wrong.span.end);
                     let message = format!("`{}` is not an expression: {}", clipped(&source), wrong.message);
-                    self.say(span, "OF0115", message, syntax_hint(&source));
+                    self.reader.say(span, "OF0115", message, syntax_hint(&source));
                 }
                 return None;
             }
@@ -141,10 +72,10 @@ impl Lowering<'_> {
         let mut edits = Vec::new();
         let mut types = Vec::new();
         let mut plain = None;
-        let before = self.report.len();
+        let before = self.reader.report.len();
         for reference in compiled.references() {
             let at = range.start + reference.span.start..range.start + reference.span.end;
-            let span = self.source.inside(text, at);
+            let span = self.reader.source.inside(text, at);
             let Some((take, used)) = self.reference(&reference.path, span, allowed, &mut takes, &source) else {
                 continue;
             };
@@ -158,7 +89,7 @@ impl Lowering<'_> {
             types.push((reference.path.as_slice(), ty));
             takes.add(take);
         }
-        if self.report.len() > before {
+        if self.reader.report.len() > before {
             return None;
         }
         let known = |path: &[String]| types.iter().find(|(known, _)| *known == path).and_then(|(_, ty)| ty.clone());
@@ -175,8 +106,8 @@ impl Lowering<'_> {
             Ok(ty) => Some(ty),
             Err(problems) => {
                 for infer::TypeProblem { span, message, hint } in problems {
-                    let span = self.source.inside(text, range.start + span.start..range.start + span.end);
-                    self.say(span, "OF0141", message, hint);
+                    let span = self.reader.source.inside(text, range.start + span.start..range.start + span.end);
+                    self.reader.say(span, "OF0141", message, hint);
                 }
                 None
             }
@@ -205,12 +136,12 @@ impl Lowering<'_> {
             self.secret(path, span, allowed, takes);
             return None;
         }
-        let origin = self.origin(span);
+        let origin = self.reader.origin(span);
         if let Some((name, ty)) = self.aliases.iter().find(|(name, _)| name == root).cloned() {
             let take = Take { path: vec![name], ty, from: own(""), origin };
             return self.fields_of(&take.ty, &path[1..], &path[..1], span).map(|()| (take, 1));
         }
-        match self.frames.lookup(path, &origin) {
+        match self.graphs.lookup(path, &origin) {
             Ok(ResolvedName { from, ty, path: full, used }) => {
                 self.fields_of(&ty, &path[used..], &path[..used], span)?;
                 Some((Take { path: full, ty, from, origin }, used))
@@ -225,14 +156,14 @@ impl Lowering<'_> {
     fn own_output(&self, path: &[String], outs: &[String], span: Span) {
         let hint = || words::meant(path.get(1).map_or("", String::as_str), outs.iter().map(String::as_str));
         match path {
-            [_] => self.say(span, "OF0118", "`out` is not one value", hint()),
+            [_] => self.reader.say(span, "OF0118", "`out` is not one value", hint()),
             [_, name, rest @ ..] if outs.contains(name) => {
                 if let Some(field) = rest.first() {
                     let message = format!("`out.{name}` is where the output will be; it has no `{field}` yet");
-                    self.say(span, "OF0117", message, format!("`${{{{ out.{name} }}}}` is its path"));
+                    self.reader.say(span, "OF0117", message, format!("`${{{{ out.{name} }}}}` is its path"));
                 }
             }
-            [_, name, ..] => self.say(span, "OF0117", format!("this step has no output `{name}`"), hint()),
+            [_, name, ..] => self.reader.say(span, "OF0117", format!("this step has no output `{name}`"), hint()),
             [] => {}
         }
     }
@@ -240,15 +171,15 @@ impl Lowering<'_> {
     fn secret(&self, path: &[String], span: Span, allowed: Allowed<'_>, takes: &mut TaskInputs) {
         let declared = || self.flow.secrets.iter().map(|secret| secret.text.as_str());
         let Some(name) = path.get(1) else {
-            return self.say(span, "OF0126", "`secrets` is not one value", "`secrets.NAME`");
+            return self.reader.say(span, "OF0126", "`secrets` is not one value", "`secrets.NAME`");
         };
         if !allowed.secrets {
             let hint = "secrets are for `run`, `env` and `headers`: what is computed from them would be stored";
-            self.say(span, "OF0126", format!("the secret `{name}` cannot be used here"), hint);
+            self.reader.say(span, "OF0126", format!("the secret `{name}` cannot be used here"), hint);
         } else if !declared().any(|secret| secret == name) {
             let meant = words::meant(name, declared());
             let hint = if meant.is_empty() { format!("add `secrets: [{name}]` to the flow") } else { meant };
-            self.say(span, "OF0126", format!("the secret `{name}` is not declared"), hint);
+            self.reader.say(span, "OF0126", format!("the secret `{name}` is not declared"), hint);
         } else {
             takes.secret(name);
         }
@@ -266,7 +197,7 @@ impl Lowering<'_> {
                     }
                     _ => words::meant(name, fields),
                 };
-                self.say(span, "OF0117", format!("`{of}` is {ty}, which has no field `{name}`"), hint);
+                self.reader.say(span, "OF0117", format!("`{of}` is {ty}, which has no field `{name}`"), hint);
                 return None;
             };
             ty = inner;
@@ -279,26 +210,26 @@ impl Lowering<'_> {
         match missing {
             UnresolvedName::Root => {
                 let message = format!("nothing is called `{}` here", path[0]);
-                self.say(span, "OF0116", message, self.root_hint(path, allowed, whole));
+                self.reader.say(span, "OF0116", message, self.root_hint(path, allowed, whole));
             }
             UnresolvedName::Part { of, part, there } if of == "inputs" => {
                 let hint = words::meant(&part, there.iter().map(String::as_str));
-                self.say(span, "OF0116", format!("the flow has no input `{part}`"), hint);
+                self.reader.say(span, "OF0116", format!("the flow has no input `{part}`"), hint);
             }
             UnresolvedName::Part { of, part, there } if of == "out" => {
                 let hint = words::meant(&part, there.iter().map(String::as_str));
-                self.say(span, "OF0117", format!("the loop gives no `{part}`"), hint);
+                self.reader.say(span, "OF0117", format!("the loop gives no `{part}`"), hint);
             }
             UnresolvedName::Part { of, part, there } => {
                 let hint = words::meant(&part, there.iter().map(String::as_str));
-                self.say(span, "OF0117", format!("step `{of}` has no output `{part}`"), hint);
+                self.reader.say(span, "OF0117", format!("step `{of}` has no output `{part}`"), hint);
             }
             UnresolvedName::Several { of, there } => {
                 let hint = match there.first() {
                     Some(first) => format!("`{of}.{first}`, for example"),
                     None => String::from("it gives nothing"),
                 };
-                self.say(span, "OF0118", format!("`{of}` is not one value"), hint);
+                self.reader.say(span, "OF0118", format!("`{of}` is not one value"), hint);
             }
         }
     }
@@ -311,7 +242,7 @@ impl Lowering<'_> {
         if OF_STEP.contains(&root) && !allowed.step {
             return format!("`{root}` is known in `run`, `env` and `http` only");
         }
-        let known = self.frames.known();
+        let known = self.graphs.known();
         let mut known: Vec<_> = known.iter().map(String::as_str).collect();
         known.extend(self.aliases.iter().map(|(name, _)| name.as_str()));
         if allowed.step {
@@ -324,53 +255,12 @@ impl Lowering<'_> {
         }
     }
 
-    /// Provides the value of an expression in the innermost graph: through a connection if it is a bare reference, else
-    /// as the output of a task called `name` that computes it.
-    pub(super) fn value(
-        &mut self,
-        text: &Text,
-        range: Range<usize>,
-        name: &str,
-        wanted: Option<&Type>,
-    ) -> Option<(Endpoint, Type)> {
-        let bound = self.bind(text, range, Allowed::default())?;
-        if let Some(take) = bound.plain {
-            return Some((take.from, take.ty));
-        }
-        let ty = self.expression_type(&bound, wanted, text.span)?;
-        let origin = self.origin(text.span);
-        if bound.takes.all.is_empty()
-            && let Some(constant) = constant(&bound.source, &ty)
-        {
-            let kind = ModuleKind::Constant(Port::new("value", ty.clone()), constant);
-            self.frames.top().add(Module { name: name.to_owned(), kind, origin: Some(origin), attempt: false });
-        } else {
-            self.computed(name, bound.source, &bound.takes, &ty, origin);
-        }
-        Some((port(name, "value"), ty))
-    }
-
-    /// Adds a task that computes one value.
-    pub(super) fn computed(
-        &mut self,
-        name: &str,
-        source: String,
-        takes: &TaskInputs,
-        ty: &Type,
-        origin: SourceLocation,
-    ) {
-        let action = Action::Expr(Expr { outputs: vec![source] });
-        let outputs = vec![Port::new("value", ty.clone())];
-        let spec = self.task(&action, takes.ports(), outputs, &crate::syntax::step::StepSettings::default());
-        self.add_task(name, spec, takes, origin, false);
-    }
-
     /// Returns the type of an expression; `None` after reporting that it does not fit, or must be declared.
     pub(super) fn expression_type(&self, bound: &Bound, wanted: Option<&Type>, span: Span) -> Option<Type> {
         match (wanted, bound.ty.clone()) {
             (Some(wanted), Some(seen)) if !fits(wanted, &seen) => {
                 let message = format!("{wanted} is wanted, but `{}` is {seen}", clipped(&bound.source));
-                self.say(span, "OF0130", message, "");
+                self.reader.say(span, "OF0130", message, "");
                 None
             }
             (Some(wanted), _) => Some(wanted.clone()),
@@ -378,7 +268,12 @@ impl Lowering<'_> {
             (None, None) if bound.takes.all.iter().all(|take| infer::is_data(&take.ty)) => Some(Type::Json),
             (None, None) => {
                 let message = format!("the type of `{}` cannot be seen", clipped(&bound.source));
-                self.say(span, "OF0138", message, "say it: `expr: …` in a step of its own, with `out: { name: TYPE }`");
+                self.reader.say(
+                    span,
+                    "OF0138",
+                    message,
+                    "say it: `expr: …` in a step of its own, with `out: { name: TYPE }`",
+                );
                 None
             }
         }
@@ -394,11 +289,6 @@ pub(super) fn fits(wanted: &Type, seen: &Type) -> bool {
         _ => false,
     };
     wanted.accepts(seen) || numbers || inside || *seen == Type::Json
-}
-
-fn constant(source: &str, ty: &Type) -> Option<onceflow_core::payload::Payload> {
-    let value = expr::eval(source, &expr::Bindings::default()).ok()?;
-    super::call::payload(&value.conform(ty).ok()?.into_data(ty).ok()?)
 }
 
 fn edited(source: &str, mut edits: Vec<(Range<usize>, String)>) -> String {

@@ -1,28 +1,26 @@
-//! Why a journal does not open: what, where, and what to do.
+//! Why a store in a directory does not open: what, where, and what to do.
 
 use std::{io, path::PathBuf};
 
-/// Why a journal cannot be opened. Nothing in the directory was changed.
+/// Why the rows in a directory cannot be opened. Nothing in the directory was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The stored bytes are not those that were written.
-    #[error(
-        "{what}\n  --> {}, byte {offset}\nhint: batches that were acknowledged are missing here. Keep a copy of the directory, then restore \
-         a backup. If the damage is in a log, `Options::on_damage = OnDamage::LoseTheRest` opens the copy with what stands before this place",
-        file.display()
-    )]
+    #[error("{what}\n  --> {}{}\nhint: {hint}", file.display(), offset.map_or(String::new(), |offset| format!(", byte {offset}")))]
     Damaged {
         /// The symptom.
         what: String,
         /// In which file.
         file: PathBuf,
-        /// Where in it.
-        offset: u64,
+        /// Where in it, if that is one place.
+        offset: Option<u64>,
+        /// The advice for the user.
+        hint: &'static str,
     },
-    /// The log is gone, or is another store's.
+    /// The files with the rows are gone, or are another store's.
     #[error(
-        "{what}\n  --> {}\nhint: put back the files that belong to this store (`log-*`, `snap-*`, `durable`), or remove the whole \
-         directory to begin anew; nothing was changed",
+        "{what}\n  --> {}\nhint: put back what belongs to this store ({files}), or remove the whole directory to begin anew; nothing was \
+         changed",
         file.display()
     )]
     NotThisStore {
@@ -30,6 +28,8 @@ pub enum OpenError {
         what: String,
         /// Where.
         file: PathBuf,
+        /// The files that hold its rows.
+        files: &'static str,
     },
     /// Written by a later version.
     #[error("{} has format {found}; this version reads up to {known}\nhint: use the version of onceflow that wrote it", file.display())]
