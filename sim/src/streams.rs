@@ -241,6 +241,7 @@ pub(crate) fn live(sim: &Arc<Sim>, faults: Faults, truth: &Arc<Mutex<Truth>>) ->
         resend_ms: 20 + sim.below(200),
         lease_ms: faults.lease_ms,
         idle_ms: 1 + sim.below(20),
+        gather_ms: 8 * sim.below(2),
         ..StreamOptions::default()
     };
     let shared = Arc::new(Shared {

@@ -1,9 +1,12 @@
-//! Streams: the price of exactly once, of stages and of a kill; beside timely and bytewax.
+//! Streams: the price of exactly once, of stages and of a kill; beside timely, bytewax and Flink.
 
 mod bed;
 mod corpus;
 mod flat;
+mod flink;
+mod installed;
 mod latency;
+mod nexmark;
 mod peers;
 mod planning;
 mod rebuild;
@@ -20,6 +23,8 @@ fn main() -> ExitCode {
         ("lift", planning::lifted),
         ("timely", peers::timely),
         ("bytewax", peers::bytewax),
+        ("flink", flink::measure),
+        ("nexmark", nexmark::measure),
         ("latency", latency::measure),
         ("rebuild", rebuild::measure),
         ("flat", flat::measure),

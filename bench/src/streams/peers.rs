@@ -3,6 +3,7 @@
 use super::{
     bed::{Bed, MemorySink, options, records},
     corpus::{Corpus, WORDS_PER_LINE, check},
+    installed::{from_pypi, quietly},
 };
 use ::timely::{
     Config,
@@ -17,7 +18,7 @@ use ::timely::{
         },
     },
 };
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use onceflow_bench::{
     report::{self, Line, Report, Target},
     rounds::{Rounds, Side, Turn, timed},
@@ -36,7 +37,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
     io::BufRead,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command},
     time::Duration,
 };
 use tokio::runtime::Runtime;
@@ -143,26 +144,6 @@ fn line(report: &mut Report, name: &str, what: &str, rounds: &Rounds, target: Ta
     report.detail(name, figures);
 }
 
-/// bytewax from PyPI, in an environment of its own.
-fn install_bytewax() -> anyhow::Result<PathBuf> {
-    let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/bytewax");
-    let python = home.join("bin/python");
-    if !home.join("bytewax.installed").exists() {
-        eprintln!("installing bytewax from PyPI");
-        quietly(Command::new("python3").args(["-m", "venv"]).arg(&home))?;
-        quietly(Command::new(home.join("bin/pip")).args(["install", "-q", "bytewax==0.21.1"]))?;
-        fs::write(home.join("bytewax.installed"), "")?;
-    }
-    Ok(python)
-}
-
-/// Runs a program; answers what it printed.
-fn quietly(command: &mut Command) -> anyhow::Result<String> {
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("{command:?}"))?;
-    ensure!(output.status.success(), "{command:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
 /// bytewax says how long its flow took: the start of Python does not count.
 fn bytewax_words(python: &Path, scratch: &Path, words: &Path) -> anyhow::Result<(f64, Vec<String>)> {
     let (script, state, out) = (scratch.join("words.py"), scratch.join("bytewax"), scratch.join("bytewax.out"));
@@ -183,7 +164,7 @@ fn bytewax_words(python: &Path, scratch: &Path, words: &Path) -> anyhow::Result<
 
 pub(super) fn bytewax(runtime: &Runtime, report: &mut Report) -> anyhow::Result<()> {
     let (bed, sink) = (Bed::new(runtime, "bytewax")?, MemorySink::default());
-    let python = install_bytewax()?;
+    let python = from_pypi("bytewax", "bytewax==0.21.1")?.join("bin/python");
     let corpus = Corpus::new(records(WORDS));
     let path = bed.scratch.join("words");
     corpus.write(&[&path])?;

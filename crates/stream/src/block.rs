@@ -39,10 +39,11 @@ pub enum BadBlock {
     Checksum,
 }
 
-/// Collects records for one destination within a bundle.
+/// Collects records for one destination within a bundle. It keeps its memory from block to block.
 #[derive(Clone, Debug)]
 pub struct BlockBuilder {
-    records: Vec<u8>,
+    /// Room for the header, unless it is empty; then the records.
+    encoded: Vec<u8>,
     count: u32,
     base: EventTime,
     earliest: EventTime,
@@ -50,7 +51,7 @@ pub struct BlockBuilder {
 
 impl Default for BlockBuilder {
     fn default() -> Self {
-        BlockBuilder { records: Vec::new(), count: 0, base: EventTime::MIN, earliest: EventTime::MAX }
+        BlockBuilder { encoded: Vec::new(), count: 0, base: EventTime::MIN, earliest: EventTime::MAX }
     }
 }
 
@@ -60,19 +61,20 @@ impl BlockBuilder {
     pub fn push(&mut self, key: &[u8], value: &[u8], time: EventTime) {
         if self.count == 0 {
             self.base = time;
+            self.encoded.resize(HEADER_BYTES, 0);
         }
-        put_varint(&mut self.records, zigzag(time.0.wrapping_sub(self.base.0)));
-        put_varint(&mut self.records, key.len() as u64);
-        put_varint(&mut self.records, value.len() as u64);
-        self.records.extend_from_slice(key);
-        self.records.extend_from_slice(value);
+        put_varint(&mut self.encoded, zigzag(time.0.wrapping_sub(self.base.0)));
+        put_varint(&mut self.encoded, key.len() as u64);
+        put_varint(&mut self.encoded, value.len() as u64);
+        self.encoded.extend_from_slice(key);
+        self.encoded.extend_from_slice(value);
         self.earliest = self.earliest.min(time);
         self.count += 1;
     }
 
     /// Returns the bytes of its records.
     pub fn bytes(&self) -> usize {
-        self.records.len()
+        self.encoded.len().saturating_sub(HEADER_BYTES)
     }
 
     /// Returns how many records it has.
@@ -80,19 +82,26 @@ impl BlockBuilder {
         self.count
     }
 
+    /// Returns the earliest event time of its records.
+    pub fn earliest(&self) -> EventTime {
+        self.earliest
+    }
+
     /// Encodes the block, and empties the builder.
     pub fn finish(&mut self, producer: ProducerId, first: u64, stamp: Stamp) -> Row {
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + self.records.len() + CHECKSUM_BYTES);
-        bytes.push(VERSION);
-        bytes.extend_from_slice(&producer.to_bytes());
-        bytes.extend_from_slice(&first.to_le_bytes());
-        bytes.extend_from_slice(&stamp.0.to_le_bytes());
-        bytes.extend_from_slice(&self.count.to_le_bytes());
-        bytes.extend_from_slice(&self.base.0.to_le_bytes());
-        bytes.append(&mut self.records);
+        let mut bytes = std::mem::take(&mut self.encoded);
+        bytes.resize(bytes.len().max(HEADER_BYTES), 0);
+        bytes[0] = VERSION;
+        bytes[1..9].copy_from_slice(&producer.to_bytes());
+        bytes[9..17].copy_from_slice(&first.to_le_bytes());
+        bytes[17..25].copy_from_slice(&stamp.0.to_le_bytes());
+        bytes[25..29].copy_from_slice(&self.count.to_le_bytes());
+        bytes[29..HEADER_BYTES].copy_from_slice(&self.base.0.to_le_bytes());
         bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
-        *self = BlockBuilder { records: std::mem::take(&mut self.records), ..BlockBuilder::default() };
-        Row::from(bytes)
+        let row = Row::new(&bytes);
+        bytes.clear();
+        *self = BlockBuilder { encoded: bytes, ..BlockBuilder::default() };
+        row
     }
 }
 

@@ -1,5 +1,6 @@
 //! The data that flows: any type that can be encoded, cloned and sent.
 
+use postcard::ser_flavors::Flavor;
 use serde::{Serialize, de::DeserializeOwned};
 
 /// A record's key or value. Implemented for every type that fits.
@@ -17,9 +18,32 @@ pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
 
 /// Encodes a value behind the bytes that are there.
 pub(crate) fn encode_into<T: Serialize>(bytes: Vec<u8>, value: &T) -> Vec<u8> {
-    postcard::to_extend(value, bytes).unwrap_or_else(|error| {
+    postcard::serialize_with_flavor(value, Appended(bytes)).unwrap_or_else(|error| {
         panic!("a {} cannot be encoded: {error}", std::any::type_name::<T>());
     })
+}
+
+/// Appends slices at once; postcard's own flavors take them byte by byte.
+struct Appended(Vec<u8>);
+
+impl Flavor for Appended {
+    type Output = Vec<u8>;
+
+    #[inline]
+    fn try_extend(&mut self, data: &[u8]) -> postcard::Result<()> {
+        self.0.extend_from_slice(data);
+        Ok(())
+    }
+
+    #[inline]
+    fn try_push(&mut self, data: u8) -> postcard::Result<()> {
+        self.0.push(data);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<Vec<u8>> {
+        Ok(self.0)
+    }
 }
 
 /// Decodes a value that [`encode`] wrote.

@@ -14,6 +14,7 @@
 //! | [`claim`] | who writes a partition |
 //! | [`control`], [`status`] | draining; how far a pipeline is, and its removal |
 //! | [`worker`] | takes partitions and works on them until the pipeline ends |
+//! | [`rest`] | when a partition lets input gather |
 //! | [`timing`], [`waiting`] | how long commits take; how long input has waited |
 //! | [`keys`], [`meta`] | the rows |
 
@@ -33,6 +34,7 @@ pub(crate) mod meta;
 pub(crate) mod options;
 pub(crate) mod outbox;
 pub(crate) mod partition;
+pub(crate) mod rest;
 pub(crate) mod sink_bytes;
 pub(crate) mod slow_writes;
 pub(crate) mod status;
@@ -51,6 +53,7 @@ use layout::StageLayout;
 use onceflow_store::{Records, World};
 use options::StreamOptions;
 use partition::Program;
+use rest::Backlog;
 use std::{
     collections::BTreeMap,
     path::PathBuf,
@@ -80,6 +83,8 @@ pub(crate) struct Runtime {
     pub(crate) control: StreamControl,
     /// Records of a bundle of partitions whose state did not fit a batch with as many as the options allow.
     pub(crate) lowered_bundles: Mutex<BTreeMap<Station, usize>>,
+    /// Whether the sources that this worker reads have a backlog.
+    pub(crate) backlog: Backlog,
     /// The plan this runs, to refuse another one.
     pub(crate) fingerprint: String,
 }

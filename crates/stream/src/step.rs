@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `call` | calls something outside for each record |
 //! | `client_ids` | passes each record on once, by an id that its client chose |
-//! | `combine` | combines the records of each key and window; both halves of a lifted one |
+//! | `combine` | combines the records of each key and window |
+//! | `lifted` | the half of a combine in front of the shuffle |
 //! | `session` | combines the records of each key and session |
 //! | `process` | the user's own state and timers per key |
 //! | `join` | joins of two keyed streams, on top of [`process`] |
@@ -13,6 +14,7 @@ pub(crate) mod call;
 pub(crate) mod client_ids;
 pub(crate) mod combine;
 pub mod join;
+pub(crate) mod lifted;
 pub mod process;
 pub(crate) mod session;
 

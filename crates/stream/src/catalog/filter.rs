@@ -9,6 +9,7 @@ use super::segments::ExternalId;
 use crate::seams;
 use fastbloom::BloomFilter;
 use foldhash::fast::FixedState;
+use std::hash::BuildHasher;
 
 /// Ids that the first filter of a bucket has room for.
 const FIRST_CAPACITY: usize = 1 << 16;
@@ -48,8 +49,18 @@ impl BucketFilter {
         self.is_complete = true;
     }
 
+    /// Returns the hash of an id that all filters of this seed share: an id that asks several is hashed once.
+    pub fn hash_of(seed: u64, id: ExternalId) -> u64 {
+        FixedState::with_seed(seed).hash_one(id.0)
+    }
+
     /// Adds an id.
     pub fn add(&mut self, id: ExternalId) {
+        self.add_hashed(BucketFilter::hash_of(self.seed, id));
+    }
+
+    /// Adds an id by its hash.
+    pub fn add_hashed(&mut self, hash: u64) {
         let last = self.chain.last().expect("a filter has a first link");
         if last.ids >= last.capacity {
             seams::chain_filter(&mut self.chain);
@@ -58,13 +69,18 @@ impl BucketFilter {
             self.chain.push(Link::new(self.seed, capacity, FALSE_RATE / 2f64.powi(links)));
         }
         let last = self.chain.last_mut().expect("a filter has a first link");
-        last.bits.insert(&id.0);
+        last.bits.insert_hash(hash);
         last.ids += 1;
     }
 
     /// The bucket may hold the id. False means that it does not.
     pub fn may_hold(&self, id: ExternalId) -> bool {
-        !seams::trusts_filter(self.is_complete) || self.chain.iter().any(|link| link.bits.contains(&id.0))
+        self.may_hold_hashed(BucketFilter::hash_of(self.seed, id))
+    }
+
+    /// The bucket may hold the id that has this hash.
+    pub fn may_hold_hashed(&self, hash: u64) -> bool {
+        !seams::trusts_filter(self.is_complete) || self.chain.iter().any(|link| link.bits.contains_hash(hash))
     }
 
     /// Returns how many filters are chained.

@@ -19,6 +19,8 @@ const CHUNK_BYTES_MAX: usize = 256 << 10;
 pub(crate) struct Bundle {
     /// For each outgoing edge, the records for each destination.
     edges: Vec<Vec<Destination>>,
+    /// Emptied builders of blocks, with their memory.
+    spare: Vec<BlockBuilder>,
     /// For each sink, chunks of whole encoded records.
     pub(crate) sinks: Vec<Vec<Vec<u8>>>,
     /// Bytes of all records so far.
@@ -69,6 +71,7 @@ impl Bundle {
     pub(crate) fn new(destinations: &[usize], sinks: usize, partition: usize) -> Self {
         Bundle {
             edges: destinations.iter().map(|count| (0..*count).map(|_| Destination::default()).collect()).collect(),
+            spare: Vec::new(),
             sinks: vec![Vec::new(); sinks],
             bytes: 0,
             records: 0,
@@ -113,7 +116,8 @@ impl Bundle {
         }
         let destination = &mut self.edges[edge][at];
         if destination.open.bytes() >= BLOCK_BYTES_MAX {
-            destination.full.push(std::mem::take(&mut destination.open));
+            let empty = self.spare.pop().unwrap_or_default();
+            destination.full.push(std::mem::replace(&mut destination.open, empty));
         }
         destination.open.push(key, value, time);
         self.bytes += key.len() + value.len() + 4;
@@ -155,6 +159,11 @@ impl Bundle {
         }
     }
 
+    /// Takes back a builder whose block is finished.
+    pub(crate) fn recycle(&mut self, block: BlockBuilder) {
+        self.spare.push(block);
+    }
+
     /// Takes out all blocks.
     pub(crate) fn take(&mut self) -> Vec<Parcel> {
         let mut parcels = Vec::new();
@@ -163,7 +172,9 @@ impl Bundle {
                 let blocks = destination.full.drain(..);
                 parcels.extend(blocks.map(|block| Parcel { edge, to, block }));
                 if destination.open.count() > 0 {
-                    parcels.push(Parcel { edge, to, block: std::mem::take(&mut destination.open) });
+                    let empty = self.spare.pop().unwrap_or_default();
+                    let block = std::mem::replace(&mut destination.open, empty);
+                    parcels.push(Parcel { edge, to, block });
                 }
             }
         }

@@ -27,6 +27,10 @@ pub(crate) struct Cells {
     group: Group,
     places: HashMap<Name, CellId, FixedState>,
     cells: Vec<Cell>,
+    /// Places of cells that have left memory.
+    vacant: Vec<CellId>,
+    /// Cells that may have no state: the deleted ones, and those that were not found.
+    maybe_absent: Vec<CellId>,
     /// The cells to read before the bundle runs.
     missing: Vec<CellId>,
     /// Cells that this bundle changed.
@@ -60,19 +64,37 @@ enum CellContent {
     Live(Box<dyn LiveState>),
 }
 
-/// A decoded state.
+/// A decoded state, or none.
 trait LiveState: Any + Send {
-    fn encode(&self) -> Vec<u8>;
+    /// Encodes the state, if there is one, behind the bytes that are there.
+    fn encode_into(&self, bytes: Vec<u8>) -> Option<Vec<u8>>;
     fn as_any(&mut self) -> &mut dyn Any;
 }
 
-impl<S: StreamData> LiveState for S {
-    fn encode(&self) -> Vec<u8> {
-        data::encode(self)
+impl<S: StreamData> LiveState for Option<S> {
+    fn encode_into(&self, bytes: Vec<u8>) -> Option<Vec<u8>> {
+        self.as_ref().map(|state| data::encode_into(bytes, state))
     }
 
     fn as_any(&mut self) -> &mut dyn Any {
         self
+    }
+}
+
+impl CellContent {
+    /// Returns the decoded state.
+    #[inline]
+    fn live<S: StreamData>(&mut self) -> Result<&mut Option<S>, BadValue> {
+        match &*self {
+            CellContent::Unread => unreachable!("a cell is named before the bundle runs, so that it is read"),
+            CellContent::Absent => *self = CellContent::Live(Box::new(None::<S>)),
+            CellContent::Encoded(row) => *self = CellContent::Live(Box::new(Some(data::decode::<S>(row)?))),
+            CellContent::Live(_) => {}
+        }
+        let CellContent::Live(live) = self else { unreachable!("it was decoded just now") };
+        // Through the box: the box itself would be a state too.
+        let live = (**live).as_any().downcast_mut();
+        Ok(live.expect("all steps of a stage agree on the type of a cell"))
     }
 }
 
@@ -82,6 +104,8 @@ impl Cells {
             group,
             places: HashMap::default(),
             cells: Vec::new(),
+            vacant: Vec::new(),
+            maybe_absent: Vec::new(),
             missing: Vec::new(),
             changed: Vec::new(),
             touched: 0,
@@ -108,10 +132,19 @@ impl Cells {
     }
 
     fn place(&mut self, name: &[u8], content: CellContent, is_stored: bool) -> CellId {
-        let id = CellId(u32::try_from(self.cells.len()).expect("a partition keeps fewer cells in memory"));
         let name = Name::new(name);
-        self.places.insert(name.clone(), id);
-        self.cells.push(Cell { name, content, is_stored, is_changed: false, named_in: u64::MAX, bytes: 0 });
+        let cell = Cell { name: name.clone(), content, is_stored, is_changed: false, named_in: u64::MAX, bytes: 0 };
+        let id = match self.vacant.pop() {
+            Some(id) => {
+                self.cells[id.0 as usize] = cell;
+                id
+            }
+            None => {
+                self.cells.push(cell);
+                CellId(u32::try_from(self.cells.len() - 1).expect("a partition keeps fewer cells in memory"))
+            }
+        };
+        self.places.insert(name, id);
         id
     }
 
@@ -151,6 +184,9 @@ impl Cells {
             cell.bytes = row.as_ref().map_or(0, |row| row.len());
             self.bytes += cell.bytes;
             cell.content = row.map_or(CellContent::Absent, CellContent::Encoded);
+            if !cell.is_stored {
+                self.maybe_absent.push(id);
+            }
         }
     }
 
@@ -161,43 +197,31 @@ impl Cells {
 
     /// Returns the state of a cell, to be changed; `None` if there is none.
     pub(crate) fn get<S: StreamData>(&mut self, id: CellId) -> Result<Option<&mut S>, BadValue> {
-        let cell = &mut self.cells[id.0 as usize];
-        match &mut cell.content {
-            CellContent::Unread => {
-                unreachable!("the cell {:?} was named before the bundle ran, so it was read", cell.name)
-            }
-            CellContent::Absent => return Ok(None),
-            CellContent::Encoded(row) => cell.content = CellContent::Live(Box::new(data::decode::<S>(row)?)),
-            CellContent::Live(_) => {}
+        match self.cells[id.0 as usize].content {
+            CellContent::Absent => Ok(None),
+            _ => Ok(self.state(id)?.1.as_mut()),
         }
-        if !std::mem::replace(&mut cell.is_changed, true) {
+    }
+
+    /// Returns the name and the state of a cell, to be changed: `None` deletes it.
+    pub(crate) fn state<S: StreamData>(&mut self, id: CellId) -> Result<(&Name, &mut Option<S>), BadValue> {
+        let Cell { name, content, is_changed, .. } = &mut self.cells[id.0 as usize];
+        let state = content.live()?;
+        if !std::mem::replace(is_changed, true) {
             self.changed.push(id);
         }
-        let CellContent::Live(live) = &mut cell.content else { unreachable!("it was decoded just now") };
-        // Through the box: the box itself would be a state too.
-        let live = (**live).as_any().downcast_mut();
-        Ok(Some(live.expect("all steps of a stage agree on the type of a cell")))
+        Ok((name, state))
     }
 
     /// Sets or deletes the state of a cell.
-    pub(crate) fn set<S: StreamData>(&mut self, id: CellId, state: Option<S>) {
-        let cell = &mut self.cells[id.0 as usize];
-        assert!(!matches!(cell.content, CellContent::Unread), "a cell is read before it is set");
-        cell.content = match state {
-            Some(state) => CellContent::Live(Box::new(state)),
-            None => CellContent::Absent,
-        };
-        if !std::mem::replace(&mut cell.is_changed, true) {
-            self.changed.push(id);
-        }
+    pub(crate) fn set<S: StreamData>(&mut self, id: CellId, state: Option<S>) -> Result<(), BadValue> {
+        *self.state(id)?.1 = state;
+        Ok(())
     }
 
     /// Returns the state of a cell, made by `new` if there is none.
     pub(crate) fn get_or<S: StreamData>(&mut self, id: CellId, new: impl FnOnce() -> S) -> Result<&mut S, BadValue> {
-        if matches!(self.cells[id.0 as usize].content, CellContent::Absent) {
-            self.set(id, Some(new()));
-        }
-        Ok(self.get(id)?.expect("the cell has a state now"))
+        Ok(self.state(id)?.1.get_or_insert_with(new))
     }
 
     /// Puts or deletes a row that is not kept in memory, such as a timer.
@@ -213,25 +237,33 @@ impl Cells {
     /// Adds every change of this bundle to its batch.
     pub(crate) fn commit_into(&mut self, batch: &mut Batch) {
         self.batch_bytes = 0;
-        for id in std::mem::take(&mut self.changed) {
+        batch.ops.reserve(self.changed.len() + self.raw.len());
+        // Most rows are small, and small rows take no memory of their own: so one buffer serves all of them.
+        let mut encoded = Vec::new();
+        for id in self.changed.drain(..) {
             let cell = &mut self.cells[id.0 as usize];
             cell.is_changed = false;
             let key = Key { group: self.group.clone(), name: cell.name.clone() };
-            match &cell.content {
-                CellContent::Live(live) => {
-                    let row = Row::from((**live).encode());
+            let CellContent::Live(live) = &cell.content else { unreachable!("an unread cell was not changed") };
+            encoded.clear();
+            match (**live).encode_into(std::mem::take(&mut encoded)) {
+                Some(bytes) => {
+                    let row = Row::new(&bytes);
+                    encoded = bytes;
                     self.bytes = (self.bytes + row.len()).saturating_sub(cell.bytes);
                     self.batch_bytes += row.len();
                     cell.bytes = row.len();
                     batch.put(key, row);
                     cell.is_stored = true;
                 }
-                CellContent::Absent if cell.is_stored => {
-                    batch.delete(key);
-                    cell.is_stored = false;
+                None => {
+                    self.bytes = self.bytes.saturating_sub(cell.bytes);
+                    (cell.bytes, cell.content) = (0, CellContent::Absent);
+                    self.maybe_absent.push(id);
+                    if std::mem::replace(&mut cell.is_stored, false) {
+                        batch.delete(key);
+                    }
                 }
-                CellContent::Absent => {}
-                CellContent::Unread | CellContent::Encoded(_) => unreachable!("an unread cell was not changed"),
             }
         }
         for (name, row) in std::mem::take(&mut self.raw) {
@@ -256,14 +288,70 @@ impl Cells {
         assert!(self.changed.is_empty() && self.raw.is_empty(), "all changes were in the batch");
         self.touched = 0;
         self.missing.clear();
-        if self.cells.len() > CELLS_KEPT_MAX || self.bytes > CELL_BYTES_KEPT_MAX {
+        if self.places.len() > CELLS_KEPT_MAX || self.bytes > CELL_BYTES_KEPT_MAX {
             self.places.clear();
             self.cells.clear();
+            self.vacant.clear();
+            self.maybe_absent.clear();
             self.bytes = 0;
+        }
+        // Windows end all the time: their cells must not stay.
+        for id in self.maybe_absent.drain(..) {
+            let cell = &self.cells[id.0 as usize];
+            if matches!(cell.content, CellContent::Absent) && self.places.get(&cell.name) == Some(&id) {
+                self.places.remove(&cell.name);
+                self.vacant.push(id);
+            }
         }
     }
 
     fn key(&self, name: &Name) -> Key {
         Key { group: self.group.clone(), name: name.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onceflow_core::Shard;
+
+    fn commit(cells: &mut Cells) -> usize {
+        let mut batch = Batch::new(Shard(0));
+        cells.commit_into(&mut batch);
+        cells.committed();
+        batch.ops.len()
+    }
+
+    #[test]
+    fn deleted_cells_leave_memory_and_those_that_never_were_too() {
+        let mut cells = Cells::new(Group::rows("state"));
+        for bundle in 0..1000u64 {
+            let (old, new, never) = (bundle.saturating_sub(1), bundle, bundle + 5000);
+            let [old, new, never] = [old, new, never].map(|name| cells.need(&name.to_be_bytes(), bundle));
+            let missing = cells.missing().len();
+            cells.read(vec![None; missing]);
+            if bundle > 0 {
+                assert_eq!(cells.get::<u64>(old).unwrap().copied(), Some(bundle - 1));
+                cells.set::<u64>(old, None).unwrap();
+            }
+            cells.set(new, Some(bundle)).unwrap();
+            assert_eq!(cells.get::<u64>(never).unwrap(), None);
+            assert_eq!(commit(&mut cells), if bundle > 0 { 2 } else { 1 });
+            assert!(cells.places.len() == 1 && cells.cells.len() <= 3, "{} places", cells.cells.len());
+        }
+        assert_eq!(cells.bytes, 2);
+    }
+
+    #[test]
+    fn a_cell_that_is_deleted_and_set_again_in_one_bundle_is_put() {
+        let mut cells = Cells::new(Group::rows("state"));
+        let id = cells.need(b"a", 0);
+        cells.read(vec![Some(Row::new([7]))]);
+        assert_eq!(cells.state::<u64>(id).unwrap().1.take(), Some(7));
+        assert_eq!(cells.get::<u64>(id).unwrap(), None);
+        assert_eq!(*cells.get_or(id, || 9u64).unwrap(), 9);
+        assert_eq!(commit(&mut cells), 1);
+        let id = cells.need(b"a", 1);
+        assert_eq!(cells.get::<u64>(id).unwrap(), Some(&mut 9));
     }
 }

@@ -24,6 +24,7 @@ use crate::{
     event_time::EventTime,
     seams,
 };
+use foldhash::fast::FixedState;
 use onceflow_core::{Batch, Group, Key, Name, Row};
 use onceflow_store::{Records, records::Scan};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -49,6 +50,9 @@ pub(crate) struct OfferedRecord {
     pub(crate) value: Vec<u8>,
 }
 
+/// Ids, hashed with the seed of the filters.
+type IdSet = HashSet<ExternalId, FixedState>;
+
 struct Bucket {
     index: SegmentIndex,
     filter: BucketFilter,
@@ -62,7 +66,7 @@ pub(crate) struct ClientIds {
     buckets: BTreeMap<EventTime, Bucket>,
     offered: Vec<OfferedRecord>,
     /// Ids of the bundle under way: the pending set, and the buckets they go to.
-    pending: HashSet<ExternalId>,
+    pending: IdSet,
     fresh: BTreeMap<EventTime, Vec<ExternalId>>,
     kept: BTreeMap<(EventTime, u64), Row>,
     kept_bytes: usize,
@@ -76,7 +80,7 @@ impl ClientIds {
             seed: 0,
             buckets: BTreeMap::new(),
             offered: Vec::new(),
-            pending: HashSet::new(),
+            pending: IdSet::default(),
             fresh: BTreeMap::new(),
             kept: BTreeMap::new(),
             kept_bytes: 0,
@@ -97,6 +101,7 @@ impl ClientIds {
     /// Rebuilds the filters by a scan of every bucket. The seed is chosen anew, so that no client can know it.
     async fn load(&mut self, source: &IdRows<'_>, meta: &ClientIdsMeta, seed: u64) -> Result<(), Stop> {
         self.seed = seed;
+        self.pending = IdSet::with_hasher(FixedState::with_seed(seed));
         for end in &meta.buckets {
             let mut bucket = Bucket { index: SegmentIndex::default(), filter: BucketFilter::rebuilding(seed, 0) };
             let mut after = None;
@@ -133,9 +138,10 @@ impl ClientIds {
     /// Leaves only new records in what was offered, and counts the others.
     async fn judge(&mut self, source: &IdRows<'_>, reclaimed: EventTime, counts: &mut Counts) -> Result<(), Stop> {
         let mut asked: BTreeMap<EventTime, Vec<ExternalId>> = BTreeMap::new();
-        let mut maybe = HashSet::new();
+        let mut maybe = IdSet::with_hasher(FixedState::with_seed(self.seed));
         for record in self.offered.iter().filter(|record| !seams::is_remnant(record.time, reclaimed)) {
-            for (end, _) in self.buckets.iter().filter(|(_, bucket)| bucket.filter.may_hold(record.id)) {
+            let hash = BucketFilter::hash_of(self.seed, record.id);
+            for (end, _) in self.buckets.iter().filter(|(_, bucket)| bucket.filter.may_hold_hashed(hash)) {
                 asked.entry(*end).or_default().push(record.id);
                 maybe.insert(record.id);
             }
@@ -166,12 +172,8 @@ impl ClientIds {
     }
 
     /// Returns those of the ids that their buckets hold. Every segment is read once, however many ids ask for it.
-    async fn look_up(
-        &self,
-        source: &IdRows<'_>,
-        asked: BTreeMap<EventTime, Vec<ExternalId>>,
-    ) -> Result<HashSet<ExternalId>, Stop> {
-        let mut seen = HashSet::new();
+    async fn look_up(&self, source: &IdRows<'_>, asked: BTreeMap<EventTime, Vec<ExternalId>>) -> Result<IdSet, Stop> {
+        let mut seen = IdSet::with_hasher(FixedState::with_seed(self.seed));
         for (end, mut ids) in asked {
             let numbers: Vec<u64> = self.buckets[&end].index.numbers().collect();
             for numbers in numbers.chunks(SEGMENTS_READ_MAX) {

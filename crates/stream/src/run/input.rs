@@ -19,7 +19,6 @@ use crate::{
 };
 use onceflow_core::{Key, Name, Row, limits::GET_KEYS_MAX};
 use onceflow_store::records::{Scan, get_one};
-use std::sync::PoisonError;
 
 /// Blocks of the inbox that one bundle takes.
 const BLOCKS_MAX: usize = 64;
@@ -57,23 +56,17 @@ impl Partition {
 
     /// Records this bundle may still take, by all its bounds.
     fn has_room(&self, taken: usize) -> bool {
-        taken < self.records_max()
+        taken < self.room.records
             && self.bundle.bytes < BUNDLE_BYTES
-            && self.cells.touched() < self.state_budget()
+            && self.cells.touched() < self.room.state_rows
             && !matches!(&self.program, Program::Stage(program) if program.is_full())
             && self.bundle.problem.is_none()
     }
 
-    /// Records that one bundle takes: fewer if the state of so many did not fit a batch.
-    pub(super) fn records_max(&self) -> usize {
-        let lowered = self.runtime.lowered_bundles.lock().unwrap_or_else(PoisonError::into_inner);
-        lowered.get(&self.station).copied().unwrap_or(usize::MAX).min(self.runtime.options.bundle_records)
-    }
-
     fn read_source(&mut self, effects: &mut Vec<Effect>) -> Result<EventTime, Stop> {
-        let (limit, mut taken) = (self.records_max(), 0);
+        let (limit, mut taken) = (self.room.records, 0);
         let Program::Source(source) = &mut self.program else { unreachable!("the caller looked") };
-        let mut ended = false;
+        let (mut ended, mut is_full) = (false, true);
         let limit = if self.runtime.control.is_draining() { 0 } else { limit };
         let read_before = source.bytes_read();
         while taken < limit
@@ -83,12 +76,18 @@ impl Partition {
         {
             match source.read(&mut self.bundle)? {
                 ReadResult::Read => taken += 1,
-                ReadResult::Pending => break,
+                ReadResult::Pending => {
+                    is_full = false;
+                    break;
+                }
                 ReadResult::Ended => {
-                    ended = true;
+                    (ended, is_full) = (true, false);
                     break;
                 }
             }
+        }
+        if is_full && taken > 0 {
+            self.runtime.backlog.begin(self.runtime.world.clock(), self.runtime.options.gather_ms);
         }
         if taken > 0 {
             let position = source.position();
@@ -151,11 +150,13 @@ impl Partition {
             let block = RecordBlock::decode(row)?;
             let skipped = self.meta.consumed.take().map_or(0, |(_, skipped)| skipped);
             let (count, mut at) = (block.seqs().end - block.seqs().start, skipped);
+            let port = self.port(&block)?;
             for record in block.records().skip(usize::try_from(skipped).unwrap_or(usize::MAX)) {
                 if !self.has_room(taken) {
+                    self.rest.has_room = false;
                     break;
                 }
-                self.offer(&block, record)?;
+                self.offer(port, record)?;
                 (taken, at) = (taken + 1, at + 1);
             }
             if at < count {
@@ -167,10 +168,15 @@ impl Partition {
         Ok(())
     }
 
-    fn offer(&mut self, block: &RecordBlock, record: RawRecord<'_>) -> Result<(), Stop> {
+    /// Returns the input that a block belongs to.
+    fn port(&self, block: &RecordBlock) -> Result<usize, StreamError> {
         let edge = block.producer().edge();
         let port = self.layout().inputs.iter().find(|layout| layout.id == edge).map(|layout| layout.port);
-        let port = port.ok_or(StreamError::Damaged("a block came on an edge that does not lead here"))?;
+        port.ok_or(StreamError::Damaged("a block came on an edge that does not lead here"))
+    }
+
+    #[inline]
+    fn offer(&mut self, port: usize, record: RawRecord<'_>) -> Result<(), Stop> {
         let Program::Stage(program) = &mut self.program else { unreachable!("a source has no inputs") };
         self.meta.counts.records_in += 1;
         Ok(program.offer(&mut self.bundle, &mut self.cells, port, record.key, record.value, record.time)?)
@@ -249,9 +255,11 @@ impl Partition {
             self.meta.counts.remnants += count;
             return Ok(true);
         }
+        let port = self.port(block)?;
         let start = block.seqs().start + self.arrived_consumed;
         for record in block.records().skip(usize::try_from(self.arrived_consumed).unwrap_or(usize::MAX)) {
             if !self.has_room(*taken) {
+                self.rest.has_room = false;
                 self.catalog_add(block, start..record.seq);
                 return Ok(false);
             }
@@ -261,7 +269,7 @@ impl Partition {
                 continue;
             }
             *taken += 1;
-            self.offer(block, record)?;
+            self.offer(port, record)?;
         }
         self.catalog_add(block, start..block.seqs().end);
         Ok(true)

@@ -9,7 +9,8 @@ use super::{
     claim::PartitionClaim,
     meta::{Meta, Published},
     outbox::Outbox,
-    partition::{Partition, Program, SHARD, Stop},
+    partition::{Partition, Program, Room, SHARD, Stop},
+    rest::Rest,
     timing::CommitTiming,
 };
 use crate::error::StreamError;
@@ -63,6 +64,8 @@ impl Partition {
             published: published.flatten(),
             sends_end: false,
             timing: CommitTiming::default(),
+            rest: Rest::default(),
+            room: Room::default(),
             coming_watermark: None,
             runtime,
             station,

@@ -123,11 +123,9 @@ impl Outbox {
         }
     }
 
-    fn add_block(&mut self, name: Name, to: Station, block: &RecordBlock) {
-        self.bytes += block.bytes().len();
-        let (row, edge, stamp) = (block.bytes().clone(), block.producer().edge(), block.stamp());
-        let earliest = block.earliest();
-        self.blocks.insert(name, Unacknowledged { to, row, edge, stamp, earliest, sent_ms: None });
+    fn add_block(&mut self, name: Name, block: Unacknowledged) {
+        self.bytes += block.row.len();
+        self.blocks.insert(name, block);
     }
 }
 
@@ -256,10 +254,13 @@ impl Partition {
             let next = &mut self.meta.next_seq[parcel.edge][parcel.to];
             let (first, count) = (*next, parcel.block.count());
             *next += u64::from(count);
-            let (name, row) = (block_name(producer, first), parcel.block.finish(producer, first, stamp));
+            let (name, earliest) = (block_name(producer, first), parcel.block.earliest());
+            let row = parcel.block.finish(producer, first, stamp);
+            self.bundle.recycle(parcel.block);
             if is_retry {
-                let block = RecordBlock::decode(row.clone()).expect("a block that was made just now is whole");
-                self.outbox.add_block(name.clone(), to, &block);
+                let block =
+                    Unacknowledged { to, row: row.clone(), edge: producer.edge(), stamp, earliest, sent_ms: None };
+                self.outbox.add_block(name.clone(), block);
                 effects.push(Effect::Send(name.clone()));
                 if seams::stores_blocks() {
                     batch.put(Key { group: keys.outbox(station), name }, row);
@@ -347,7 +348,10 @@ impl Partition {
                         let (edge, partition) = (block.producer().edge(), block.producer().to());
                         let stage = self.layout().outputs.iter().find(|layout| layout.id == edge);
                         let stage = stage.ok_or(crate::StreamError::Damaged("a block has no edge"))?.to.0;
-                        self.outbox.add_block(name.clone(), Station { stage, partition }, &block);
+                        let (row, stamp, earliest) = (block.bytes().clone(), block.stamp(), block.earliest());
+                        let to = Station { stage, partition };
+                        self.outbox
+                            .add_block(name.clone(), Unacknowledged { to, row, edge, stamp, earliest, sent_ms: None });
                         effects.push(Effect::Send(name));
                     }
                 }

@@ -12,19 +12,20 @@ use super::{
     layout::StageLayout,
     meta::{CatalogSize, Meta, Published},
     outbox::{Effect, Outbox},
+    rest::Rest,
 };
 use crate::{
     block::RecordBlock, error::StreamError, event_time::EventTime, identity::Stamp, pipeline::source::SourceProgram,
     run::timing::CommitTiming, seams,
 };
 use onceflow_core::{
-    Batch, Name, Row, Shard,
+    Batch, Name, Row, Shard, Timestamp,
     limits::{self, GET_KEYS_MAX},
 };
 use onceflow_store::{CommitResult, Position, records::Scan};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::Arc,
+    sync::{Arc, PoisonError},
 };
 
 /// All rows of a pipeline are in one shard.
@@ -106,11 +107,28 @@ pub(crate) struct Partition {
     /// This bundle tells all receivers on retry edges that it is the last.
     pub(super) sends_end: bool,
     pub(super) timing: CommitTiming,
+    pub(super) rest: Rest,
+    /// The bounds of the bundle under way.
+    pub(super) room: Room,
+}
+
+/// The bounds of a bundle, found once: every record is held against them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Room {
+    /// Records that it takes.
+    pub(super) records: usize,
+    /// Rows that it may change in its state.
+    pub(super) state_rows: usize,
 }
 
 impl Partition {
     pub(super) fn layout(&self) -> &StageLayout {
         &self.runtime.stages[usize::from(self.station.stage)]
+    }
+
+    /// It lets its input gather for now. A source never does.
+    pub(crate) fn rests(&self, now: Timestamp) -> bool {
+        matches!(self.program, Program::Stage(_)) && self.rest.lasts(&self.runtime, now)
     }
 
     /// Takes input and commits one bundle.
@@ -123,9 +141,12 @@ impl Partition {
         self.send_again(now_ms).await?;
         let before = self.meta.clone();
         self.meta.bundle += 1;
+        self.room = self.next_room();
         self.bundle.begin(self.meta.bundle, self.meta.watermark_in, now_ms, self.runtime.world.random());
         let has_news = self.take_call_news();
+        self.rest.has_room = true;
         let has_fired = self.fire_due().await?;
+        self.rest.has_room &= !has_fired;
         let mut effects = Vec::new();
         if !has_fired && !self.is_congested().await? {
             self.take_input(&mut effects).await?;
@@ -137,8 +158,8 @@ impl Partition {
         if let Some(problem) = self.bundle.problem.take() {
             return Err(Stop::Failed(problem));
         }
-        if self.bundle.bytes > BUNDLE_BYTES_MAX && self.records_max() > 1 {
-            return Err(Stop::Oversized { records_max: self.records_max() });
+        if self.bundle.bytes > BUNDLE_BYTES_MAX && self.room.records > 1 {
+            return Err(Stop::Oversized { records_max: self.room.records });
         }
         if self.bundle.bytes > BUNDLE_BYTES_MAX {
             let (stage, bytes) = (usize::from(self.station.stage), self.bundle.bytes);
@@ -157,6 +178,7 @@ impl Partition {
             || self.outbox.has_changes()
             || !self.consumed_rows.is_empty();
         if !has_changed && self.bundle.records == 0 {
+            self.rest.begin(&self.runtime);
             return if self.outbox.is_settled() {
                 Ok(Advance::Idle)
             } else {
@@ -168,15 +190,21 @@ impl Partition {
         self.meta.counts.bundle_bytes += self.bundle.bytes as u64;
         self.timing.add_to(&mut self.meta.counts);
         self.commit(effects, has_ended).await?;
+        self.rest.begin(&self.runtime);
         Ok(if has_ended { Advance::Ended } else { Advance::Worked })
     }
 
-    /// Rows that one bundle may change in its state, so that its batch has room for everything else.
-    pub(super) fn state_budget(&self) -> usize {
+    /// Returns the bounds of the next bundle: fewer records if the state of so many did not fit a batch, and as many rows
+    /// of state as leave room in its batch for everything else.
+    fn next_room(&self) -> Room {
+        let lowered = self.runtime.lowered_bundles.lock().unwrap_or_else(PoisonError::into_inner);
+        let records =
+            lowered.get(&self.station).copied().unwrap_or(usize::MAX).min(self.runtime.options.bundle_records);
         let layout = self.layout();
         let blocks: usize = layout.destinations().iter().sum();
         let other = 256 + 2 * blocks + 2 * layout.senders().count();
-        self.runtime.records.batch_limits().ops_max.min(STATE_ROWS_MAX).saturating_sub(other).max(64)
+        let rows = self.runtime.records.batch_limits().ops_max.min(STATE_ROWS_MAX);
+        Room { records, state_rows: rows.saturating_sub(other).max(64) }
     }
 
     /// Reads the cells that were named and are not in memory.
@@ -208,7 +236,7 @@ impl Partition {
     async fn fire_due(&mut self) -> Result<bool, Stop> {
         let Some(at) = self.due.iter().position(|due| self.is_due(due)) else { return Ok(false) };
         let (kind, reached) = (self.due[at].0, self.reached(self.due[at].0));
-        let limit = (self.state_budget() / 4).min(self.records_max()).max(1);
+        let limit = (self.room.state_rows / 4).min(self.room.records).max(1);
         let group = self.runtime.keys.state(self.station);
         let page = self.runtime.records.scan(SHARD, Scan::of(group, limit).prefix([kind.tag])).await?;
         let time_of =
@@ -284,8 +312,8 @@ impl Partition {
             effect => effects.extend(effect),
         }
         self.cells.commit_into(&mut batch);
-        if self.bundle.bytes + self.cells.batch_bytes() > BATCH_BYTES_USED_MAX && self.records_max() > 1 {
-            return Err(Stop::Oversized { records_max: self.records_max() });
+        if self.bundle.bytes + self.cells.batch_bytes() > BATCH_BYTES_USED_MAX && self.room.records > 1 {
+            return Err(Stop::Oversized { records_max: self.room.records });
         }
         for name in self.consumed_rows.drain(..) {
             batch.delete(onceflow_core::Key { group: keys.inbox(station), name });

@@ -96,21 +96,11 @@ impl Worker {
         if let Err(error) = self.keep_claims().await {
             self.forget(&error)?;
         }
-        let mut has_worked = false;
         // The last stages first: they make room for the others.
         self.held.sort_by_key(|(claim, _)| std::cmp::Reverse(claim.station));
-        let mut at = 0;
-        while at < self.held.len() {
-            match self.advance(at).await? {
-                Some(Advance::Ended) => {
-                    self.held.remove(at);
-                    has_worked = true;
-                    continue;
-                }
-                Some(Advance::Worked) => has_worked = true,
-                Some(Advance::Idle) | None => {}
-            }
-            at += 1;
+        let (mut has_worked, rested) = self.advance_all(true).await?;
+        if !has_worked && rested {
+            (has_worked, _) = self.advance_all(false).await?;
         }
         if has_worked {
             tokio::task::yield_now().await;
@@ -129,6 +119,31 @@ impl Worker {
         let rest = runtime.world.sleep(runtime.options.idle_ms);
         select(Box::pin(rung), rest).await;
         Ok(None)
+    }
+
+    /// One bundle of every partition, but for those that rest if they may. Answers whether any has worked, and whether any
+    /// rests.
+    async fn advance_all(&mut self, may_rest: bool) -> Result<(bool, bool), StreamError> {
+        let (mut has_worked, mut rested, mut at) = (false, false, 0);
+        let now = self.runtime.world.clock();
+        while at < self.held.len() {
+            if may_rest && self.held[at].1.as_ref().is_some_and(|partition| partition.rests(now)) {
+                rested = true;
+                at += 1;
+                continue;
+            }
+            match self.advance(at).await? {
+                Some(Advance::Ended) => {
+                    self.held.remove(at);
+                    has_worked = true;
+                    continue;
+                }
+                Some(Advance::Worked) => has_worked = true,
+                Some(Advance::Idle) | None => {}
+            }
+            at += 1;
+        }
+        Ok((has_worked, rested))
     }
 
     /// One bundle of a partition; `None` if it was lost, or failed in a way that is tried again.

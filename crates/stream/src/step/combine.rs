@@ -1,7 +1,7 @@
 //! Combines the records of each key and window, for windows that do not merge. One cell holds one pane. Open panes are
 //! named by their window's end, so the store's order finds those that the watermark has passed, without timers.
 
-use super::{CLOCK, CLOSED, KeyedRecord, OPEN, PaneResult, clock_time, give};
+use super::{CLOCK, CLOSED, OPEN, PaneResult, clock_time, give};
 use crate::{
     combine::{Combine, Partial},
     data::{self, BadValue, StreamData},
@@ -9,75 +9,11 @@ use crate::{
     run::{
         bundle::Bundle,
         cells::{CellId, Cells},
-        chain::{AnyPush, BoxPush, DueKind, DueRow, Push, StageProgram, any, key_in, named},
+        chain::{BoxPush, DueKind, DueRow, StageProgram, key_in, named},
     },
     window::{Early, Timing, Window, WindowKind, Windowing, pane::Pane},
 };
-use foldhash::fast::FixedState;
 use onceflow_core::{Name, Row};
-use std::{collections::HashMap, marker::PhantomData};
-
-/// Partial values that are kept per bundle before the shuffle; with more, they are sent on.
-const PARTIALS_MAX: usize = 1 << 16;
-
-/// The half of a lifted combine in front of the shuffle: one partial value per key, window and bundle.
-pub(crate) fn lifted_sender<K: StreamData, C: Combine>(combine: C, windowing: Windowing, edge: usize) -> AnyPush {
-    any::<KeyedRecord<K, C::In>>(Lifted::<K, C> {
-        combine,
-        windowing,
-        edge,
-        places: HashMap::default(),
-        partials: Vec::new(),
-        name: Vec::new(),
-        of: PhantomData,
-    })
-}
-
-struct Lifted<K, C: Combine> {
-    combine: C,
-    windowing: Windowing,
-    edge: usize,
-    places: HashMap<Vec<u8>, usize, FixedState>,
-    /// In order of their first record, so that equal bundles send equal blocks.
-    partials: Vec<(Vec<u8>, Partial<C::Acc>, EventTime)>,
-    name: Vec<u8>,
-    of: PhantomData<fn(K)>,
-}
-
-impl<K: StreamData, C: Combine> Push<KeyedRecord<K, C::In>> for Lifted<K, C> {
-    fn push(&mut self, bundle: &mut Bundle, record: KeyedRecord<K, C::In>, time: EventTime) {
-        let mut end = EventTime::MAX;
-        self.windowing.kind.assign(time, |window| end = window.end);
-        self.name.clear();
-        self.name.extend_from_slice(&end.to_sortable());
-        self.name = data::encode_into(std::mem::take(&mut self.name), &record.key);
-        let at = match self.places.get(&self.name) {
-            Some(at) => *at,
-            None => {
-                let partial = Partial { acc: self.combine.identity(), records: 0 };
-                self.partials.push((self.name.clone(), partial, time));
-                self.places.insert(self.name.clone(), self.partials.len() - 1);
-                self.partials.len() - 1
-            }
-        };
-        let (_, partial, earliest) = &mut self.partials[at];
-        self.combine.add(&mut partial.acc, record.value);
-        partial.records += 1;
-        // The earliest is in the same window as all others, and holds the watermark for them.
-        *earliest = time.min(*earliest);
-        if self.partials.len() >= PARTIALS_MAX {
-            self.flush(bundle);
-        }
-    }
-
-    fn flush(&mut self, bundle: &mut Bundle) {
-        self.places.clear();
-        for (name, partial, time) in self.partials.drain(..) {
-            let value = data::encode(&partial);
-            bundle.send(self.edge, &name[8..], &value, time);
-        }
-    }
-}
 
 /// The program of a combine.
 pub(crate) struct CombineProgram<K: StreamData, C: Combine> {
@@ -86,6 +22,8 @@ pub(crate) struct CombineProgram<K: StreamData, C: Combine> {
     is_lifted: bool,
     kept: Vec<Kept<C>>,
     due: Vec<Due>,
+    /// The windows of the record that is offered.
+    windows: Vec<Window>,
     name: Vec<u8>,
     next: BoxPush<PaneResult<K, C::Out>>,
 }
@@ -114,7 +52,8 @@ struct Due {
 
 impl<K: StreamData, C: Combine> CombineProgram<K, C> {
     pub(crate) fn new(combine: C, windowing: Windowing, is_lifted: bool, next: BoxPush<PaneResult<K, C::Out>>) -> Self {
-        CombineProgram { combine, windowing, is_lifted, kept: Vec::new(), due: Vec::new(), name: Vec::new(), next }
+        let (kept, due, windows, name) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        CombineProgram { combine, windowing, is_lifted, kept, due, windows, name, next }
     }
 
     fn pane_cell(&mut self, bundle: &Bundle, cells: &mut Cells, tag: u8, end: EventTime, key: &[u8]) -> CellId {
@@ -182,10 +121,10 @@ impl<K: StreamData, C: Combine> CombineProgram<K, C> {
         window: Window,
         timing: Timing,
     ) -> Result<(), BadValue> {
-        let key = key_in(cells.name(cell).as_bytes(), 1).to_vec();
-        let Some(pane) = cells.get::<Pane<C::Acc>>(cell)? else { return Ok(()) };
+        let (name, pane) = cells.state::<Pane<C::Acc>>(cell)?;
+        let Some(pane) = pane else { return Ok(()) };
         let acc = pane.give(self.windowing.trigger.mode, || self.combine.identity());
-        give(&mut self.next, bundle, &key, (window, timing), self.combine.result(acc))
+        give(&mut self.next, bundle, key_in(name.as_bytes(), 1), (window, timing), self.combine.result(acc))
     }
 
     fn fire_one(&mut self, bundle: &mut Bundle, cells: &mut Cells, due: Due) -> Result<(), BadValue> {
@@ -201,12 +140,11 @@ impl<K: StreamData, C: Combine> CombineProgram<K, C> {
         match (due.tag, due.closed) {
             (CLOCK, _) => cells.put_raw(due.timer, None),
             (_, Some(closed)) => {
-                let pane = cells.get::<Pane<C::Acc>>(due.cell)?.cloned();
+                let pane = cells.state::<Pane<C::Acc>>(due.cell)?.1.take();
                 bundle.note_due(CLOSED, due.window.end.0);
-                cells.set(closed, pane);
-                cells.set::<Pane<C::Acc>>(due.cell, None);
+                cells.set(closed, pane)?;
             }
-            (_, None) => cells.set::<Pane<C::Acc>>(due.cell, None),
+            (_, None) => cells.set::<Pane<C::Acc>>(due.cell, None)?,
         }
         Ok(())
     }
@@ -241,16 +179,16 @@ impl<K: StreamData, C: Combine> StageProgram for CombineProgram<K, C> {
             self.keep(bundle, cells, key, window, Contribution::Partial(partial));
             return Ok(());
         }
-        let record: C::In = data::decode(value)?;
-        let mut record = Some(record);
-        let mut windows = Vec::new();
+        let mut record: Option<C::In> = Some(data::decode(value)?);
+        let mut windows = std::mem::take(&mut self.windows);
         kind.assign(time, |window| windows.push(window));
         let last = windows.len().saturating_sub(1);
-        for (at, window) in windows.into_iter().enumerate() {
+        for (at, window) in windows.drain(..).enumerate() {
             let record = if at == last { record.take() } else { record.clone() };
             let record = record.expect("the record is taken by its last window only");
             self.keep(bundle, cells, key, window, Contribution::Record(record));
         }
+        self.windows = windows;
         Ok(())
     }
 

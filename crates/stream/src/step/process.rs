@@ -113,12 +113,14 @@ pub(crate) struct ProcessProgram<P: KeyedProcess> {
     kept: Vec<(CellId, P::In, EventTime)>,
     due: Vec<(CellId, EventTime, Name)>,
     name: Vec<u8>,
+    timers: Vec<(u8, EventTime, bool)>,
     next: BoxPush<P::Out>,
 }
 
 impl<P: KeyedProcess> ProcessProgram<P> {
     pub(crate) fn new(process: P, decode: DecodePort<P::In>, next: BoxPush<P::Out>) -> Self {
-        ProcessProgram { process, decode, kept: Vec::new(), due: Vec::new(), name: Vec::new(), next }
+        let (kept, due, name, timers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        ProcessProgram { process, decode, kept, due, name, timers, next }
     }
 
     fn call(
@@ -129,22 +131,23 @@ impl<P: KeyedProcess> ProcessProgram<P> {
         time: EventTime,
         record: Option<P::In>,
     ) -> Result<(), BadValue> {
-        let key_bytes = key_in(cells.name(cell).as_bytes(), 0).to_vec();
-        let key = data::decode(&key_bytes)?;
-        let mut state = cells.get::<P::State>(cell)?.cloned();
-        let mut context = ProcessContext { bundle, next: &mut self.next, time, timers: Vec::new() };
+        let (name, state) = cells.state::<P::State>(cell)?;
+        let key = data::decode(key_in(name.as_bytes(), 0))?;
+        let timers = std::mem::take(&mut self.timers);
+        let mut context = ProcessContext { bundle, next: &mut self.next, time, timers };
         match record {
-            Some(record) => self.process.on_record(&mut context, &key, &mut state, record),
-            None => self.process.on_timer(&mut context, &key, &mut state),
+            Some(record) => self.process.on_record(&mut context, &key, state, record),
+            None => self.process.on_timer(&mut context, &key, state),
         }
-        for (tag, time, is_set) in context.timers {
-            named(&mut self.name, tag, &[time.to_sortable()], &key_bytes);
+        let mut timers = context.timers;
+        for (tag, time, is_set) in timers.drain(..) {
+            named(&mut self.name, tag, &[time.to_sortable()], key_in(cells.name(cell).as_bytes(), 0));
             cells.put_raw(Name::new(&self.name), is_set.then(Row::default));
             if is_set {
                 bundle.note_due(tag, time.0);
             }
         }
-        cells.set(cell, state);
+        self.timers = timers;
         Ok(())
     }
 }

@@ -38,8 +38,9 @@ impl<K: StreamData, C: Combine> SessionProgram<K, C> {
         SessionProgram { combine, windowing, kept: Vec::new(), due: Vec::new(), name: Vec::new(), next }
     }
 
+    /// Takes the sessions of a key out of its cell; they are to be put back.
     fn load(cells: &mut Cells, cell: CellId) -> Result<KeySessions<C::Acc>, BadValue> {
-        let stored = cells.get::<KeySessions<C::Acc>>(cell)?.cloned();
+        let stored = cells.state::<KeySessions<C::Acc>>(cell)?.1.take();
         Ok(stored.unwrap_or_else(|| KeySessions { sessions: Sessions::default(), timers: [None; 2] }))
     }
 
@@ -66,7 +67,7 @@ impl<K: StreamData, C: Combine> SessionProgram<K, C> {
         let mut state = Self::load(cells, cell)?;
         let Some(at) = state.sessions.place(&self.windowing, &self.combine, window, bundle.watermark) else {
             bundle.late += 1;
-            return Ok(());
+            return Self::put_back(cells, cell, state);
         };
         let (window, pane) = &mut state.sessions.open[at];
         if window.end <= bundle.watermark {
@@ -77,11 +78,16 @@ impl<K: StreamData, C: Combine> SessionProgram<K, C> {
         if let Some(timing) = pane.added(&self.windowing.trigger, 1, bundle.now_ms) {
             self.give(bundle, &key, *window, pane, timing)?;
         }
-        self.store(bundle, cells, cell, &key, state);
-        Ok(())
+        self.store(bundle, cells, cell, &key, state)
     }
 
-    /// Stores the sessions of a key, with the timers for whichever of them comes due first.
+    fn put_back(cells: &mut Cells, cell: CellId, state: KeySessions<C::Acc>) -> Result<(), BadValue> {
+        let is_empty = state.sessions.open.is_empty();
+        cells.set(cell, (!is_empty).then_some(state))
+    }
+
+    /// Stores the sessions of a key, with timers no later than whichever of them comes due first. A session grows with
+    /// every record: its timer stays where it is, and is set anew when it fires too early.
     fn store(
         &mut self,
         bundle: &mut Bundle,
@@ -89,7 +95,7 @@ impl<K: StreamData, C: Combine> SessionProgram<K, C> {
         cell: CellId,
         key: &[u8],
         mut state: KeySessions<C::Acc>,
-    ) {
+    ) -> Result<(), BadValue> {
         let open = &state.sessions.open;
         let due = |(window, pane): &(Window, Pane<C::Acc>)| {
             if pane.is_closed() { self.windowing.expiry(*window) } else { window.end }
@@ -97,7 +103,9 @@ impl<K: StreamData, C: Combine> SessionProgram<K, C> {
         let wanted =
             [open.iter().map(due).min(), open.iter().filter_map(|(_, pane)| pane.due_ms()).min().map(clock_time)];
         for (at, tag) in [TIMER, CLOCK].into_iter().enumerate() {
-            if state.timers[at] == wanted[at] {
+            if state.timers[at] == wanted[at]
+                || wanted[at].is_some_and(|time| state.timers[at].is_some_and(|set| set < time))
+            {
                 continue;
             }
             for (time, row) in [(state.timers[at], None), (wanted[at], Some(Row::default()))] {
@@ -108,10 +116,9 @@ impl<K: StreamData, C: Combine> SessionProgram<K, C> {
             if let Some(time) = wanted[at] {
                 bundle.note_due(tag, time.0);
             }
+            state.timers[at] = wanted[at];
         }
-        state.timers = wanted;
-        let is_empty = state.sessions.open.is_empty();
-        cells.set(cell, (!is_empty).then_some(state));
+        Self::put_back(cells, cell, state)
     }
 
     fn fire_one(&mut self, bundle: &mut Bundle, cells: &mut Cells, cell: CellId, timer: Name) -> Result<(), BadValue> {
@@ -137,8 +144,7 @@ impl<K: StreamData, C: Combine> SessionProgram<K, C> {
                 state.sessions.open.push((window, pane));
             }
         }
-        self.store(bundle, cells, cell, &key, state);
-        Ok(())
+        self.store(bundle, cells, cell, &key, state)
     }
 }
 

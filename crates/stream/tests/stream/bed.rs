@@ -61,7 +61,7 @@ pub(crate) fn line(text: &str, bytes: &mut Vec<u8>) {
     bytes.push(b'\n');
 }
 
-/// Small bundles, short leases: a few records are many commits.
+/// Small bundles that never wait for more, short leases: a few records are many commits.
 pub(crate) fn options(edges: EdgeMode) -> StreamOptions {
     StreamOptions {
         partitions: 2,
@@ -71,6 +71,7 @@ pub(crate) fn options(edges: EdgeMode) -> StreamOptions {
         resend_ms: 5,
         lease_ms: 30,
         idle_ms: 1,
+        gather_ms: 0,
         ..StreamOptions::default()
     }
 }

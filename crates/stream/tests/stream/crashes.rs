@@ -10,7 +10,7 @@ use onceflow_stream::{EdgeMode, StreamError, StreamOptions};
 /// Runs the sums with a fault at one call of the first worker; a second one ends the pipeline.
 async fn with_fault(plan: FaultPlan, edges: EdgeMode) {
     let (bed, sink) = (Bed::new(), MemorySink::default());
-    let options = StreamOptions { bundle_records: 50, ..options(edges) };
+    let options = StreamOptions { bundle_records: 50, gather_ms: 3, ..options(edges) };
     let pipeline = sums("p", &sink).options(options);
     let faulty = Faulty::new(bed.store.clone(), plan.clone());
     match bed.run_on(&pipeline, faulty, || plan.stopped()).await {

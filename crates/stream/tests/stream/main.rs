@@ -1,6 +1,7 @@
 //! Tests of whole pipelines, one file per promise. One binary, so that it is linked once.
 
 mod backends;
+mod backlog;
 mod bed;
 mod calls;
 mod client_ids;
