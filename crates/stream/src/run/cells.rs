@@ -161,22 +161,35 @@ impl Cells {
 
     /// Returns the state of a cell, to be changed; `None` if there is none.
     pub(crate) fn get<S: StreamData>(&mut self, id: CellId) -> Result<Option<&mut S>, BadValue> {
+        self.decode::<S>(id)?;
         let cell = &mut self.cells[id.0 as usize];
-        match &mut cell.content {
-            CellContent::Unread => {
-                unreachable!("the cell {:?} was named before the bundle ran, so it was read", cell.name)
-            }
-            CellContent::Absent => return Ok(None),
-            CellContent::Encoded(row) => cell.content = CellContent::Live(Box::new(data::decode::<S>(row)?)),
-            CellContent::Live(_) => {}
-        }
+        let CellContent::Live(live) = &mut cell.content else { return Ok(None) };
         if !std::mem::replace(&mut cell.is_changed, true) {
             self.changed.push(id);
         }
-        let CellContent::Live(live) = &mut cell.content else { unreachable!("it was decoded just now") };
         // Through the box: the box itself would be a state too.
         let live = (**live).as_any().downcast_mut();
         Ok(Some(live.expect("all steps of a stage agree on the type of a cell")))
+    }
+
+    /// Returns the state of a cell, which this bundle does not change by that; `None` if there is none.
+    pub(crate) fn look<S: StreamData>(&mut self, id: CellId) -> Result<Option<&S>, BadValue> {
+        self.decode::<S>(id)?;
+        let CellContent::Live(live) = &mut self.cells[id.0 as usize].content else { return Ok(None) };
+        let live = (**live).as_any().downcast_ref();
+        Ok(Some(live.expect("all steps of a stage agree on the type of a cell")))
+    }
+
+    fn decode<S: StreamData>(&mut self, id: CellId) -> Result<(), BadValue> {
+        let cell = &mut self.cells[id.0 as usize];
+        match &cell.content {
+            CellContent::Unread => {
+                unreachable!("the cell {:?} was named before the bundle ran, so it was read", cell.name)
+            }
+            CellContent::Encoded(row) => cell.content = CellContent::Live(Box::new(data::decode::<S>(row)?)),
+            CellContent::Absent | CellContent::Live(_) => {}
+        }
+        Ok(())
     }
 
     /// Sets or deletes the state of a cell.

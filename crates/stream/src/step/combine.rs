@@ -1,7 +1,7 @@
 //! Combines the records of each key and window, for windows that do not merge. One cell holds one pane. Open panes are
 //! named by their window's end, so the store's order finds those that the watermark has passed, without timers.
 
-use super::{CLOCK, CLOSED, KeyedRecord, OPEN, PaneResult, clock_time, give};
+use super::{CLOCK, CLOSED, KeyedRecord, OPEN, PaneOutputs, clock_time};
 use crate::{
     combine::{Combine, Partial},
     data::{self, BadValue, StreamData},
@@ -80,14 +80,15 @@ impl<K: StreamData, C: Combine> Push<KeyedRecord<K, C::In>> for Lifted<K, C> {
 }
 
 /// The program of a combine.
-pub(crate) struct CombineProgram<K: StreamData, C: Combine> {
+pub(crate) struct CombineProgram<K: StreamData, C: Combine, O> {
     combine: C,
     windowing: Windowing,
     is_lifted: bool,
     kept: Vec<Kept<C>>,
     due: Vec<Due>,
     name: Vec<u8>,
-    next: BoxPush<PaneResult<K, C::Out>>,
+    outputs: PaneOutputs<K, C, O>,
+    next: BoxPush<O>,
 }
 
 struct Kept<C: Combine> {
@@ -112,9 +113,16 @@ struct Due {
     timer: Name,
 }
 
-impl<K: StreamData, C: Combine> CombineProgram<K, C> {
-    pub(crate) fn new(combine: C, windowing: Windowing, is_lifted: bool, next: BoxPush<PaneResult<K, C::Out>>) -> Self {
-        CombineProgram { combine, windowing, is_lifted, kept: Vec::new(), due: Vec::new(), name: Vec::new(), next }
+impl<K: StreamData, C: Combine, O: StreamData> CombineProgram<K, C, O> {
+    pub(crate) fn new(
+        combine: C,
+        windowing: Windowing,
+        is_lifted: bool,
+        outputs: PaneOutputs<K, C, O>,
+        next: BoxPush<O>,
+    ) -> Self {
+        let (kept, due, name) = (Vec::new(), Vec::new(), Vec::new());
+        CombineProgram { combine, windowing, is_lifted, kept, due, name, outputs, next }
     }
 
     fn pane_cell(&mut self, bundle: &Bundle, cells: &mut Cells, tag: u8, end: EventTime, key: &[u8]) -> CellId {
@@ -185,10 +193,15 @@ impl<K: StreamData, C: Combine> CombineProgram<K, C> {
         let key = key_in(cells.name(cell).as_bytes(), 1).to_vec();
         let Some(pane) = cells.get::<Pane<C::Acc>>(cell)? else { return Ok(()) };
         let acc = pane.give(self.windowing.trigger.mode, || self.combine.identity());
-        give(&mut self.next, bundle, &key, (window, timing), self.combine.result(acc))
+        self.outputs.give(&mut self.next, bundle, &key, (window, timing), self.combine.result(acc))
     }
 
-    fn fire_one(&mut self, bundle: &mut Bundle, cells: &mut Cells, due: Due) -> Result<(), BadValue> {
+    fn fire_one(&mut self, bundle: &mut Bundle, cells: &mut Cells, mut due: Due) -> Result<(), BadValue> {
+        if let (CLOCK, Some(closed)) = (due.tag, due.closed)
+            && cells.look::<Pane<C::Acc>>(due.cell)?.is_none()
+        {
+            due.cell = closed;
+        }
         let timing = match (cells.get::<Pane<C::Acc>>(due.cell)?, due.tag) {
             (None, _) => None,
             (Some(pane), CLOCK) => pane.at(bundle.now_ms),
@@ -223,7 +236,7 @@ fn window_with_end(kind: WindowKind, end: EventTime) -> Window {
     }
 }
 
-impl<K: StreamData, C: Combine> StageProgram for CombineProgram<K, C> {
+impl<K: StreamData, C: Combine, O: StreamData> StageProgram for CombineProgram<K, C, O> {
     fn offer(
         &mut self,
         bundle: &mut Bundle,
@@ -242,9 +255,13 @@ impl<K: StreamData, C: Combine> StageProgram for CombineProgram<K, C> {
             return Ok(());
         }
         let record: C::In = data::decode(value)?;
-        let mut record = Some(record);
         let mut windows = Vec::new();
         kind.assign(time, |window| windows.push(window));
+        if windows.iter().all(|window| self.windowing.is_expired(*window, bundle.watermark)) {
+            bundle.late += windows.len() as u64;
+            return self.outputs.give_late(&mut self.next, bundle, key, record, time);
+        }
+        let mut record = Some(record);
         let last = windows.len().saturating_sub(1);
         for (at, window) in windows.into_iter().enumerate() {
             let record = if at == last { record.take() } else { record.clone() };
@@ -266,7 +283,8 @@ impl<K: StreamData, C: Combine> StageProgram for CombineProgram<K, C> {
         if self.windowing.lateness_ms > 0 {
             kinds.push(DueKind { tag: CLOSED, delay_ms: self.windowing.lateness_ms, by_clock: false });
         }
-        if matches!(self.windowing.trigger.early, Some(Early::AfterMs(_))) {
+        let trigger = &self.windowing.trigger;
+        if matches!(trigger.early, Some(Early::AfterMs(_))) || trigger.late_after_ms.is_some() {
             kinds.push(DueKind { tag: CLOCK, delay_ms: 0, by_clock: true });
         }
         kinds
@@ -282,8 +300,9 @@ impl<K: StreamData, C: Combine> StageProgram for CombineProgram<K, C> {
             CLOCK => self.pane_cell(bundle, cells, OPEN, end, key_in(name, 2)),
             _ => cells.found(&due.name, &due.row, bundle.number),
         };
-        let moves = kind.tag == OPEN && self.windowing.lateness_ms > 0;
-        let closed = moves.then(|| self.pane_cell(bundle, cells, CLOSED, end, key_in(name, 1)));
+        // The pane of a timer is open, or closed by now.
+        let needs_closed = kind.tag != CLOSED && self.windowing.lateness_ms > 0;
+        let closed = needs_closed.then(|| self.pane_cell(bundle, cells, CLOSED, end, key_in(name, times)));
         self.due.push(Due { tag: kind.tag, cell, closed, window, timer: due.name.clone() });
     }
 
