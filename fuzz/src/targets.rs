@@ -5,6 +5,7 @@ mod batches;
 mod block;
 mod expr;
 mod flow;
+mod ingest;
 mod journal;
 mod socket;
 
@@ -21,8 +22,8 @@ pub struct Target {
 }
 
 /// All of them.
-pub static TARGETS: [Target; 6] =
-    [flow::TARGET, expr::TARGET, journal::TARGET, socket::TARGET, batches::TARGET, block::TARGET];
+pub static TARGETS: [Target; 7] =
+    [flow::TARGET, expr::TARGET, journal::TARGET, socket::TARGET, batches::TARGET, block::TARGET, ingest::TARGET];
 
 /// The target of this name.
 pub fn find(name: &str) -> Option<&'static Target> {

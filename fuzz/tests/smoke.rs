@@ -41,6 +41,11 @@ fn any_bytes_are_refused_as_a_block_or_have_the_records_of_their_header() {
 }
 
 #[test]
+fn any_bytes_of_a_client_are_taken_as_answered_and_the_next_client_is_served() {
+    hold("ingest", 150);
+}
+
+#[test]
 fn backends_answer_any_batch_as_the_model_does() {
     hold("batches", 400);
 }

@@ -16,11 +16,12 @@ use crate::{
 };
 use onceflow_store::{BoxFuture, Error, Records, blobs::Objects};
 use onceflow_stream::{
-    EdgeMode, EventTime, Generator, Pipeline, SinkChunk, SinkWriter, Station, StreamError, StreamMessage,
-    StreamOptions, StreamResult, StreamSink, Transport, combine::Sum, plan::PlanOptions, window::Windowing,
+    EdgeMode, EventTime, Generator, NextRecord, Pipeline, SinkChunk, SinkWriter, SplitReader, Station, StreamError,
+    StreamMessage, StreamOptions, StreamResult, StreamSink, StreamSource, Transport, combine::Sum, plan::PlanOptions,
+    window::Windowing,
 };
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     io,
     sync::{Arc, Mutex},
 };
@@ -33,6 +34,7 @@ pub const HAZARDS: &[Hazard] = &[
     hazard("position-committed-later", "stream 3", "a position is committed with the bundle after its records"),
     hazard("ids-not-stored", "stream 3", "the ids of a bundle are not stored with it"),
     hazard("acknowledged-on-arrival", "stream 4", "a block is acknowledged before its bundle is durable"),
+    hazard("source-told-before-durable", "stream 4", "clients are answered before their records are durable"),
     hazard("copies-not-acknowledged", "stream 4", "copies are dropped and not acknowledged"),
     hazard("bundle-without-claim", "stream 5", "a bundle does not require the claim of its worker"),
     hazard("reclaim-ignores-outbox", "stream 6", "ids go while their blocks are not acknowledged"),
@@ -91,6 +93,10 @@ struct Shared {
     sim: Arc<Sim>,
     truth: Arc<Mutex<Truth>>,
     sent: Vec<u64>,
+    /// Clients send again until they are answered; else the records can be read again from any position.
+    sends_again: bool,
+    /// The deliveries whose clients were answered.
+    answered: Mutex<BTreeSet<usize>>,
     options: StreamOptions,
     planning: PlanOptions,
     network: Arc<Network>,
@@ -106,8 +112,10 @@ impl Shared {
         let pipeline = pipeline.transport(self.network.clone());
         let (sent, count) = (self.clone(), self.sent.len() as u64);
         let make = move |at: u64| (sent.sent[at as usize], time_of(sent.sent[at as usize]));
-        let source = Generator::new(count, make).splits(2).out_of_order_ms(DISORDER_MS);
-        let records = pipeline.source("clients", source);
+        let records = match self.sends_again {
+            true => pipeline.source("clients", Clients(self.clone())),
+            false => pipeline.source("clients", Generator::new(count, make).splits(2).out_of_order_ms(DISORDER_MS)),
+        };
         let once = records.once_per_id("once", HORIZON_MS, |n| format!("order-{n}"));
         let keyed = once.key_value("by key", |n| (n % 5, n));
         let sums = keyed.combine("sum", Windowing::tumbling(WINDOW_MS), Sum::new());
@@ -144,6 +152,68 @@ impl Shared {
                 true
             }
         }
+    }
+}
+
+/// Clients that send over a network that the store knows nothing of, as those of the HTTP source: what they were not
+/// answered for, they send again to whichever node listens then.
+struct Clients(Arc<Shared>);
+
+struct Listening {
+    shared: Arc<Shared>,
+    /// Deliveries that were not answered when the node began to listen.
+    waiting: VecDeque<usize>,
+    /// Deliveries that were read, with the numbers behind them.
+    read: VecDeque<(u64, usize)>,
+    next: u64,
+    latest: EventTime,
+}
+
+impl StreamSource for Clients {
+    type Item = u64;
+
+    fn splits(&self) -> u16 {
+        2
+    }
+
+    fn open(&self, split: u16, position: Option<&[u8]>) -> io::Result<Box<dyn SplitReader<u64>>> {
+        let next = position.map_or(Ok(0), |position| position.try_into().map(u64::from_be_bytes));
+        let answered = lock(&self.0.answered);
+        let of_split = (0..self.0.sent.len()).filter(|at| at % 2 == usize::from(split) && !answered.contains(at));
+        Ok(Box::new(Listening {
+            waiting: of_split.collect(),
+            shared: self.0.clone(),
+            read: VecDeque::new(),
+            next: next.map_err(io::Error::other)?,
+            latest: EventTime::MIN,
+        }))
+    }
+}
+
+impl SplitReader<u64> for Listening {
+    fn next(&mut self) -> io::Result<NextRecord<u64>> {
+        let Some(at) = self.waiting.pop_front() else { return Ok(NextRecord::Ended) };
+        self.next += 1;
+        self.read.push_back((self.next, at));
+        let n = self.shared.sent[at];
+        self.latest = self.latest.max(time_of(n));
+        Ok(NextRecord::Record(n, time_of(n)))
+    }
+
+    fn position(&self) -> Vec<u8> {
+        self.next.to_be_bytes().to_vec()
+    }
+
+    fn watermark(&self) -> EventTime {
+        if self.latest == EventTime::MIN { EventTime::MIN } else { self.latest.plus_ms(-DISORDER_MS) }
+    }
+
+    fn committed(&mut self, position: &[u8]) -> io::Result<()> {
+        let durable = u64::from_be_bytes(position.try_into().map_err(io::Error::other)?);
+        while let Some((_, at)) = self.read.pop_front_if(|(behind, _)| *behind <= durable) {
+            lock(&self.shared.answered).insert(at);
+        }
+        Ok(())
     }
 }
 
@@ -248,6 +318,8 @@ pub(crate) fn live(sim: &Arc<Sim>, faults: Faults, truth: &Arc<Mutex<Truth>>) ->
         sim: sim.clone(),
         truth: truth.clone(),
         sent: deliveries(sim),
+        sends_again: sim.per_mille(400),
+        answered: Mutex::default(),
         options,
         planning: PlanOptions { lift: sim.per_mille(500), fuse: sim.per_mille(500) },
         network: Arc::new(Network { sim: sim.clone(), harm_until_ms: faults.until_ms, waiting: Mutex::default() }),
@@ -290,7 +362,9 @@ fn check(room: &Room, shared: &Shared) {
     let copies = shared.sent.len() as u64 - RECORDS;
     let dropped: u64 =
         result.stages.iter().map(|stage| stage.counts.client_duplicates + stage.counts.client_remnants).sum();
-    if dropped != copies {
+    // What is sent again, because an answer was lost, is one more copy.
+    let is_counted = if shared.sends_again { dropped >= copies } else { dropped == copies };
+    if !is_counted {
         violate("every copy is counted", format!("{dropped} of {copies} copies: {result:?}"));
     }
     let rows = || {

@@ -156,12 +156,20 @@ impl Asked {
 /// # Errors
 /// The names of the missing secrets.
 pub(crate) fn has_secrets(flow: &LoadedFlow) -> Result<(), Fault> {
+    has_all_secrets("flow", &flow.secrets)
+}
+
+/// Checks that every one of these secrets is in the environment.
+///
+/// # Errors
+/// The names of the missing secrets.
+pub(crate) fn has_all_secrets(what: &str, secrets: &[String]) -> Result<(), Fault> {
     let missing: Vec<_> =
-        flow.secrets.iter().filter(|name| std::env::var_os(name).is_none()).map(|name| format!("`{name}`")).collect();
+        secrets.iter().filter(|name| std::env::var_os(name).is_none()).map(|name| format!("`{name}`")).collect();
     if missing.is_empty() {
         return Ok(());
     }
-    let why = format!("the flow takes secrets from the environment that are not there: {}", missing.join(", "));
+    let why = format!("the {what} takes secrets from the environment that are not there: {}", missing.join(", "));
     Err(Fault::new(Exit::Usage, onceflow_exec::codes::SECRET, why).hint("export them, then run the same command"))
 }
 

@@ -87,6 +87,7 @@ pub(crate) async fn run(
         let message = "a stream takes no `--no-wait`, and `--jobs` only for the flows that it calls";
         return Err(Fault::usage(message).hint(hint));
     }
+    asked::has_all_secrets("stream", &stream.secrets)?;
     stream.called_flows().try_for_each(asked::has_secrets)?;
     let session = Session::make(location).await?;
     let outcome = run_in(args, stream, &session, printer).await;
@@ -168,10 +169,7 @@ async fn begin_anew(stream: &LoadedStream, session: &Session, printer: &Printer)
     let (name, records) = (stream.name.as_str(), session.store.records());
     let mut written = Vec::new();
     for bytes in onceflow_stream::sink_bytes(&*records, name).await? {
-        for (_, path) in stream.sink_files().into_iter().filter(|(sink, _)| *sink == bytes.total.sink) {
-            if !path.is_file() {
-                continue;
-            }
+        if let Some(path) = stream.sink_file(&bytes.total.sink, &bytes.total.part).filter(|path| path.is_file()) {
             if !bytes.wrote(&path).map_err(Fault::store("read", &path))? {
                 let path = path.display();
                 let message = format!("{path} holds bytes that stream `{name}` did not write, so it is not replaced");
@@ -187,6 +185,13 @@ async fn begin_anew(stream: &LoadedStream, session: &Session, printer: &Printer)
     for path in written {
         std::fs::remove_file(&path).map_err(Fault::store("remove", &path))?;
         printer.say(format!("removed {}, which the earlier stream wrote", path.display()));
+    }
+    let forgotten = stream.forget_positions().await.map_err(|error| {
+        Fault::new(Exit::No, codes::STREAM_STOPPED, format!("a database of stream `{name}` cannot begin anew: {error}"))
+            .hint("the same command tries again")
+    })?;
+    for table in forgotten {
+        printer.say(format!("the rows of table `{table}` stay; new ones replace those with the same key"));
     }
     Ok(())
 }

@@ -7,7 +7,8 @@
 //! | `call` | steps that call a flow for each record |
 //! | `expression` | expressions over a record |
 //! | `combine` | count, sum, min, max, mean, top and distinct of values whose type is known only when they come |
-//! | `source` | records from files, standard input, and of a generator |
+//! | `source`, `table` | records from files, standard input, and of a generator; tables that records are enriched from |
+//! | `sql`, `secret` | sinks that write rows of a database; texts with secrets |
 //! | [`stream_schema`] | the JSON Schema that editors use |
 //! | `build` | the checked file as a pipeline |
 
@@ -18,7 +19,10 @@ mod combine;
 mod declare;
 mod expression;
 mod schema;
+mod secret;
 mod source;
+mod sql;
+mod table;
 mod windows;
 
 use crate::{
@@ -56,6 +60,8 @@ pub struct LoadedStream {
     partitions: u16,
     /// Records that one commit takes at most.
     bundle_records: Option<usize>,
+    /// Names of environment variables whose values its sinks need.
+    pub secrets: Vec<String>,
     /// The directory that its paths are relative to.
     base: PathBuf,
 }
@@ -90,15 +96,28 @@ impl LoadedStream {
         })
     }
 
-    /// Returns the files that its sinks write, by the names of their steps in the plan.
-    pub fn sink_files(&self) -> Vec<(String, PathBuf)> {
-        let file = |node: &CheckedNode| match &node.work {
-            CheckedWork::Sink { to: RecordTarget::File(path), .. } => {
-                Some((check::sink_step(&node.name), self.base.join(&path.text)))
-            }
+    /// Returns the file that a sink writes, by the name of its step in the plan, and the part of the sink if it has parts;
+    /// `None` if the sink writes no file.
+    pub fn sink_file(&self, sink: &str, part: &str) -> Option<PathBuf> {
+        // A sink may have the name of the step it writes.
+        let target = |node: &CheckedNode| match &node.work {
+            CheckedWork::Sink { to, .. } if check::sink_step(&node.name) == sink => Some(to.clone()),
             _ => None,
         };
-        self.nodes.iter().filter_map(file).collect()
+        match self.nodes.iter().find_map(target)? {
+            RecordTarget::File(path) if part.is_empty() => Some(self.base.join(path)),
+            RecordTarget::Dated(_) if !part.is_empty() => Some(self.base.join(part)),
+            _ => None,
+        }
+    }
+
+    /// Lets the databases that its sinks write to forget how far it is, so that it can begin anew. Returns the tables, whose
+    /// rows stay.
+    ///
+    /// # Errors
+    /// If a database does not answer.
+    pub async fn forget_positions(&self) -> std::io::Result<Vec<String>> {
+        sql::forget(self).await
     }
 
     /// Returns its parts, each after those it reads.
@@ -152,6 +171,7 @@ pub fn load_stream(path: &Path) -> Result<LoadedStream, Problems> {
         nodes,
         partitions: declared.partitions,
         bundle_records: declared.bundle_records,
+        secrets: declared.secrets.into_iter().map(|secret| secret.text).collect(),
         base,
     })
 }

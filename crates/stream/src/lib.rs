@@ -32,6 +32,7 @@
 //! | [`plan`] | fusion and lifting, with reasons |
 //! | [`window`], [`combine`], [`step`] | windows, triggers, combines, state and timers, joins |
 //! | [`identity`], [`block`], [`catalog`] | ids and stamps of records, blocks of them, the ids that were seen |
+//! | `testing` | the suites that every source and sink passes (feature `testing`) |
 //! | `run` | bundles, commits, claims, the exactly-once way between stages |
 
 #![forbid(unsafe_code)]
@@ -48,21 +49,30 @@ pub mod plan;
 mod run;
 mod seams;
 pub mod step;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod window;
 
 pub use data::{BadValue, StreamData};
 pub use error::StreamError;
 pub use event_time::EventTime;
 pub use onceflow_store::BoxFuture;
+#[cfg(feature = "postgres")]
+pub use pipeline::sql::postgres::PostgresSink;
+#[cfg(feature = "sqlite")]
+pub use pipeline::sql::sqlite::SqliteSink;
 pub use pipeline::{
     KeyedStream, Pipeline, RecordFailure, Stream,
     call::{CallFailure, CallId, CallTarget, RecordCall},
+    dated::{DatedFileSink, DatedName},
     flow_call::{FailedCall, FlowCalls},
     http_ingest::{DecodeRequest, HttpIngest, IngestRequest, IngestedRecord},
     http_sink::{HttpPayload, HttpSink},
     lines::{LineDecoder, StdinLines},
-    sink::{FileSink, SinkChunk, SinkWriter, StdoutSink, StreamSink, WriteProgress},
+    secret::SecretText,
+    sink::{FileSink, SinkChunk, SinkPart, SinkParts, SinkWriter, StdoutSink, StreamSink, WriteProgress},
     source::{FileLines, Generator, NextRecord, SplitReader, StreamSource},
+    sql::{SqlColumnType, SqlSinkId, SqlTable},
     tail::FollowedFiles,
 };
 pub use run::{

@@ -7,18 +7,24 @@
 //! | [`call`] | work outside of the pipeline that a record causes |
 //! | [`flow_call`] | a run of a flow for each record |
 //! | [`http_ingest`], [`http_sink`] | records that clients send, and records sent to a server |
+//! | [`dated`] | files with dates in their names |
+//! | [`sql`] | rows of a database, in one transaction with the position |
+//! | [`secret`] | passwords and tokens of sinks |
 //! | `source`, [`sink`] | where records come from and go to, with their contracts |
 //! | `compile` | planned stages as programs |
 
 pub mod call;
 mod compile;
 mod content;
+pub mod dated;
 pub mod flow_call;
 pub mod http_ingest;
 pub mod http_sink;
 pub mod lines;
+pub mod secret;
 pub mod sink;
 pub mod source;
+pub mod sql;
 pub mod tail;
 mod typed;
 
@@ -179,5 +185,5 @@ pub(crate) fn add(steps: &Steps, step: StepNode) -> usize {
 
 /// The planner's view of a step.
 pub(crate) fn facts(name: &str, kind: StepKind, inputs: Vec<usize>) -> StepFacts {
-    StepFacts { name: name.to_owned(), kind, inputs, is_break: false, state: String::new() }
+    StepFacts { name: name.to_owned(), kind, inputs, is_break: false, gives_late: false, state: String::new() }
 }

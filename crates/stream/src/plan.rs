@@ -17,6 +17,8 @@ pub struct StepFacts {
     pub inputs: Vec<usize>,
     /// The user wants a stage to begin here.
     pub is_break: bool,
+    /// It gives records apart that came after their windows.
+    pub gives_late: bool,
     /// A description of everything that its stored state depends on: windows and the parts of a combine.
     pub state: String,
 }
@@ -155,6 +157,8 @@ fn is_lifted(steps: &[StepFacts], step: usize, options: PlanOptions, notes: &mut
         Some("a record is in several of its windows")
     } else if windowing.trigger.observes_records() {
         Some("its trigger counts records")
+    } else if steps[step].gives_late {
+        Some("its late records are read")
     } else if steps[step].inputs.iter().any(|input| readers(*input) > 1) {
         Some("another step reads the keyed records too")
     } else if !options.lift {
@@ -217,7 +221,14 @@ mod tests {
     use expect_test::expect;
 
     fn step(name: &str, kind: StepKind, inputs: &[usize]) -> StepFacts {
-        StepFacts { name: name.into(), kind, inputs: inputs.to_vec(), is_break: false, state: String::new() }
+        StepFacts {
+            name: name.into(),
+            kind,
+            inputs: inputs.to_vec(),
+            is_break: false,
+            gives_late: false,
+            state: String::new(),
+        }
     }
 
     fn combine(laws: Laws, windowing: Windowing) -> StepKind {

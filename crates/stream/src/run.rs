@@ -7,6 +7,7 @@
 //! | [`admission`] | the catalog of ids between stages |
 //! | [`client_ids`] | the catalog of ids that clients chose, with its filters |
 //! | [`outbox`] | what leaves a commit, and when |
+//! | [`sink_bytes`], [`sink_parts`] | the bytes that sinks were given; the parts of a sink, such as the files of days |
 //! | [`slow_writes`] | chunks on their way to sinks that take their time |
 //! | [`transport`] | the way between partitions that do not share a store |
 //! | [`cells`], [`bundle`], [`chain`] | keyed state, outputs and steps of a bundle under way |
@@ -36,6 +37,7 @@ pub(crate) mod outbox;
 pub(crate) mod partition;
 pub(crate) mod rest;
 pub(crate) mod sink_bytes;
+pub(crate) mod sink_parts;
 pub(crate) mod slow_writes;
 pub(crate) mod status;
 pub(crate) mod timing;

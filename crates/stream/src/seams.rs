@@ -69,6 +69,11 @@ pub(crate) fn acknowledges_on_arrival() -> bool {
     is_on("acknowledged-on-arrival")
 }
 
+/// A source hears that records are durable when they are: then it answers their clients.
+pub(crate) fn tells_source_early() -> bool {
+    is_on("source-told-before-durable")
+}
+
 /// Copies are acknowledged like other blocks.
 pub(crate) fn acknowledges(is_copy: bool) -> bool {
     !(is_copy && is_on("copies-not-acknowledged"))

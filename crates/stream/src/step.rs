@@ -9,16 +9,19 @@
 //! | `session` | combines the records of each key and session |
 //! | `process` | the user's own state and timers per key |
 //! | `join` | joins of two keyed streams, on top of [`process`] |
+//! | `lookup` | enriches records with the row that a table had for their key at their time |
 
 pub(crate) mod call;
 pub(crate) mod client_ids;
 pub(crate) mod combine;
 pub mod join;
 pub(crate) mod lifted;
+pub(crate) mod lookup;
 pub mod process;
 pub(crate) mod session;
 
 use crate::{
+    combine::Combine,
     data::{self, BadValue, StreamData},
     event_time::EventTime,
     run::{
@@ -79,17 +82,50 @@ pub(crate) fn keyed_sender<K: StreamData, V: StreamData>(edge: usize) -> AnyPush
     }))
 }
 
-/// Passes the result of a window to the next steps.
-pub(crate) fn give<K: StreamData, R: StreamData>(
-    next: &mut BoxPush<PaneResult<K, R>>,
-    bundle: &mut Bundle,
-    key: &[u8],
-    (window, timing): (Window, Timing),
-    value: R,
-) -> Result<(), BadValue> {
-    let key = data::decode(key)?;
-    next.push(bundle, PaneResult { key, window, timing, value }, window.last_moment());
-    Ok(())
+/// What a combine gives: results of windows, and, where they are read, the records that came after their windows.
+pub(crate) struct PaneOutputs<K, C: Combine, O> {
+    pub(crate) pane: fn(PaneResult<K, C::Out>) -> O,
+    pub(crate) late: Option<fn(KeyedRecord<K, C::In>) -> O>,
+}
+
+impl<K, C: Combine, O> Clone for PaneOutputs<K, C, O> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, C: Combine, O> Copy for PaneOutputs<K, C, O> {}
+
+impl<K: StreamData, C: Combine, O: StreamData> PaneOutputs<K, C, O> {
+    /// Passes a window's result on.
+    fn give(
+        self,
+        next: &mut BoxPush<O>,
+        bundle: &mut Bundle,
+        key: &[u8],
+        (window, timing): (Window, Timing),
+        value: C::Out,
+    ) -> Result<(), BadValue> {
+        let key = data::decode(key)?;
+        next.push(bundle, (self.pane)(PaneResult { key, window, timing, value }), window.last_moment());
+        Ok(())
+    }
+
+    /// Passes a record on that is in no window any more, if such records are read.
+    fn give_late(
+        self,
+        next: &mut BoxPush<O>,
+        bundle: &mut Bundle,
+        key: &[u8],
+        value: C::In,
+        time: EventTime,
+    ) -> Result<(), BadValue> {
+        if let Some(late) = self.late {
+            let key = data::decode(key)?;
+            next.push(bundle, late(KeyedRecord { key, value }), time);
+        }
+        Ok(())
+    }
 }
 
 /// The clock of processing time as the time in a name.

@@ -2,7 +2,11 @@
 
 mod calls;
 mod checked;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod databases;
 mod http;
+mod language;
+mod sinks;
 mod watched;
 
 use crate::support::{Bed, signal, until_line};

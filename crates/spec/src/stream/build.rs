@@ -1,23 +1,26 @@
 //! Makes the pipeline of a checked stream file.
 
+mod ends;
+mod route;
+
 use super::{
     LoadedStream, call,
-    check::{CheckedNode, CheckedWork, has_timing, sink_step},
+    check::{CheckedNode, CheckedTable, CheckedWork, NodeOutput, StreamInput, has_timing, sink_step},
     combine::StreamCombine,
-    declare::{LineFormat, RecordTarget},
-    expression::{RecordExpression, record_of, scope},
-    source,
+    declare::OnError,
+    expression::{RECORD, RecordExpression, failed_record, record_of, scope},
+    source, table,
 };
 use onceflow_core::model::CheckedFlow;
 use onceflow_engine::Engine;
 use onceflow_exec::value::PortValue;
 use onceflow_stream::{
-    BoxFuture, CallFailure, CallTarget, FileSink, HttpPayload, HttpSink, KeyedStream, PaneResult, Pipeline, RecordCall,
-    StdoutSink, Stream, StreamOptions,
+    BoxFuture, CallFailure, CallTarget, PaneResult, Pipeline, RecordCall, Stream, StreamOptions,
     pipeline::tail::Clock,
-    step::join::JoinRange,
+    step::join::{JoinRange, Side},
     window::{Timing, WindowKind, Windowing},
 };
+use route::{Router, pairs};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// How a pipeline's steps call flows.
@@ -44,128 +47,183 @@ impl CallTarget<PortValue> for NoCalls {
     }
 }
 
+/// The streams that a node gives.
+#[derive(Default)]
+pub(super) struct NodeStreams {
+    pub(super) main: Option<Stream<PortValue>>,
+    pub(super) late: Option<Stream<PortValue>>,
+    pub(super) rejects: Option<Stream<PortValue>>,
+    /// One for each part of the node that may fail.
+    pub(super) errors: Vec<Stream<PortValue>>,
+}
+
 /// The pipeline of a stream file.
 pub(super) fn pipeline(stream: &LoadedStream, clock: Clock, calls: Option<&StreamCalls>) -> Pipeline {
     let plain = StreamOptions::default();
     let bundle_records = stream.bundle_records.unwrap_or(plain.bundle_records);
     let options = StreamOptions { partitions: stream.partitions, bundle_records, ..plain };
     let pipeline = Pipeline::new(&stream.name).options(options);
-    let mut made: Vec<Option<Stream<PortValue>>> = Vec::new();
-    for node in &stream.nodes {
-        if let CheckedWork::Source { .. } = node.work {
-            made.push(Some(source::add(&pipeline, node, &stream.base, &clock)));
-            continue;
-        }
-        let inputs: Vec<Stream<PortValue>> = node.inputs.iter().filter_map(|input| made[*input].clone()).collect();
-        made.push(step(stream, node, &inputs, calls));
+    let mut build = Build { stream, pipeline: &pipeline, clock, calls, made: Vec::new() };
+    for (number, node) in stream.nodes.iter().enumerate() {
+        let made = match node.work {
+            CheckedWork::Source { .. } => source::add(&pipeline, node, &stream.base, &build.clock),
+            _ => build.step(number, node),
+        };
+        build.made.push(made);
     }
     pipeline
 }
 
-/// Adds a node that reads others; a sink gives no stream.
-fn step(
-    stream: &LoadedStream,
-    node: &CheckedNode,
-    inputs: &[Stream<PortValue>],
-    calls: Option<&StreamCalls>,
-) -> Option<Stream<PortValue>> {
-    let (name, on_error) = (node.name.as_str(), node.on_error);
-    let (first, rest) = inputs.split_first().expect("a step reads something");
-    let rest = if let CheckedWork::Join { .. } = node.work { &rest[..rest.len() - 1] } else { rest };
-    let input = match (rest, &node.work) {
-        ([], _) => first.clone(),
-        (rest, CheckedWork::Merge) => return Some(first.merge(name, rest)),
-        (rest, _) => first.merge(&format!("{name} merge"), rest),
-    };
-    Some(match &node.work {
-        CheckedWork::Source { .. } => unreachable!("a source reads nothing"),
-        CheckedWork::Merge => input,
-        CheckedWork::Filter(filter) => {
-            let filter = filter.clone();
-            input.try_flat_map(name, move |record| {
-                let scope = scope(record);
-                match filter.eval(&scope) {
-                    Ok(PortValue::Bool(keeps)) => Ok(keeps.then(|| record_of(scope))),
-                    Ok(other) => {
-                        let why = format!("a filter is true or false, not {}", other.describe());
-                        Err(on_error.failure(why, &scope))
-                    }
-                    Err(why) => Err(on_error.failure(why, &scope)),
-                }
-            })
+struct Build<'a> {
+    stream: &'a LoadedStream,
+    pipeline: &'a Pipeline,
+    clock: Clock,
+    calls: Option<&'a StreamCalls>,
+    made: Vec<NodeStreams>,
+}
+
+impl Build<'_> {
+    /// Returns the stream of an output; several sources of errors become one.
+    fn input(&self, input: StreamInput) -> Stream<PortValue> {
+        let made = &self.made[input.node];
+        let stream = match input.output {
+            NodeOutput::Main => made.main.clone(),
+            NodeOutput::Late => made.late.clone(),
+            NodeOutput::Rejects => made.rejects.clone(),
+            NodeOutput::Errors => made.errors.split_first().map(|(first, rest)| match rest {
+                [] => first.clone(),
+                rest => first.merge(&format!("{} errors", self.stream.nodes[input.node].name), rest),
+            }),
+        };
+        stream.expect("every output that is read was checked, and made by its node")
+    }
+
+    fn is_read(&self, node: usize, output: NodeOutput) -> bool {
+        self.stream.nodes.iter().flat_map(|node| &node.inputs).any(|input| *input == StreamInput { node, output })
+    }
+
+    /// Adds a node that reads others.
+    fn step(&self, number: usize, node: &CheckedNode) -> NodeStreams {
+        let name = node.name.as_str();
+        let inputs: Vec<Stream<PortValue>> = node.own_inputs().iter().map(|input| self.input(*input)).collect();
+        let (first, rest) = inputs.split_first().expect("a step reads something");
+        let is_merge = matches!(node.work, CheckedWork::Merge) && node.filter.is_none();
+        let mut input = match rest {
+            [] => first.clone(),
+            rest if is_merge => first.merge(name, rest),
+            rest => first.merge(&format!("{name} merge"), rest),
+        };
+        let mut router = Router { on_error: node.on_error, streams: NodeStreams::default() };
+        if let Some(filter) = &node.filter {
+            let own = if let CheckedWork::Merge = node.work { name.to_owned() } else { format!("{name} filter") };
+            input = router.filter(&own, &input, filter, self.is_read(number, NodeOutput::Rejects));
         }
-        CheckedWork::Map(fields) => {
-            let fields = fields.clone();
-            input.try_flat_map(name, move |record| {
-                let scope = scope(record);
-                let mut made = BTreeMap::new();
-                for (field, value) in &fields {
-                    let value = value.eval(&scope).map_err(|why| on_error.failure(why, &scope))?;
-                    match field {
-                        Some(field) => drop(made.insert(field.clone(), value)),
-                        None => return Ok([value]),
+        let main = self.work(&mut router, (number, node), input);
+        NodeStreams { main, ..router.streams }
+    }
+
+    /// Adds the work of a node; a sink gives no stream.
+    fn work(
+        &self,
+        router: &mut Router,
+        (number, node): (usize, &CheckedNode),
+        input: Stream<PortValue>,
+    ) -> Option<Stream<PortValue>> {
+        let name = node.name.as_str();
+        Some(match &node.work {
+            CheckedWork::Source { .. } => unreachable!("a source reads nothing"),
+            CheckedWork::Merge => input,
+            CheckedWork::Map(fields) => {
+                let fields = fields.clone();
+                router.each(name, &input, move |scope| {
+                    let mut made = BTreeMap::new();
+                    for (field, value) in &fields {
+                        match (field, value.eval(&scope)) {
+                            (_, Err(why)) => return Err((why, scope)),
+                            (Some(field), Ok(value)) => drop(made.insert(field.clone(), value)),
+                            (None, Ok(value)) => return Ok(Some(value)),
+                        }
                     }
-                }
-                Ok([PortValue::Record(made)])
-            })
-        }
-        CheckedWork::FlatMap(list) => {
-            let list = list.clone();
-            input.try_flat_map(name, move |record| {
-                let scope = scope(record);
-                match list.eval(&scope) {
+                    Ok(Some(PortValue::Record(made)))
+                })
+            }
+            CheckedWork::FlatMap(list) => {
+                let list = list.clone();
+                router.each(name, &input, move |scope| match list.eval(&scope) {
                     Ok(PortValue::List(records)) => Ok(records),
-                    Ok(other) => {
-                        let why = format!("`flat_map` makes a list, not {}", other.describe());
-                        Err(on_error.failure(why, &scope))
-                    }
-                    Err(why) => Err(on_error.failure(why, &scope)),
+                    Ok(other) => Err((format!("`flat_map` makes a list, not {}", other.describe()), scope)),
+                    Err(why) => Err((why, scope)),
+                })
+            }
+            CheckedWork::Once { id, horizon_ms } => {
+                let id = id.clone();
+                let named = router.each(&format!("{name} id"), &input, move |scope| match id.eval(&scope) {
+                    Ok(id) => Ok(Some((id.to_json().to_string(), record_of(scope)))),
+                    Err(why) => Err((why, scope)),
+                });
+                let once = named.once_per_id(name, *horizon_ms, |(id, _): &(String, PortValue)| id.clone());
+                once.map(&format!("{name} record"), |(_, record)| record)
+            }
+            CheckedWork::Combine { key, windowing, combine } => {
+                let late = self.is_read(number, NodeOutput::Late);
+                combined(router, name, &input, (key, late), *windowing, combine)
+            }
+            CheckedWork::Call(called) => match self.calls {
+                Some(calls) => {
+                    call::add((&self.stream.name, name), called, node.on_error, &self.stream.base, &input, calls)
                 }
-            })
-        }
-        CheckedWork::Once { id, horizon_ms } => {
-            let id = id.clone();
-            let named = input.try_flat_map(&format!("{name} id"), move |record| {
-                let scope = scope(record);
-                let id = id.eval(&scope).map_err(|why| on_error.failure(why, &scope))?;
-                Ok([(id.to_json().to_string(), record_of(scope))])
-            });
-            let once = named.once_per_id(name, *horizon_ms, |(id, _): &(String, PortValue)| id.clone());
-            once.map(&format!("{name} record"), |(_, record)| record)
-        }
-        CheckedWork::Combine { key, windowing, combine } => combined(node, &input, key, *windowing, combine),
-        CheckedWork::Call(called) => match calls {
-            Some(calls) => call::add((&stream.name, name), called, on_error, &stream.base, &input, calls),
-            None => input.call(name, 1, NoCalls),
-        },
-        CheckedWork::Join { keys, range } => joined(node, [&input, inputs.last()?], keys, *range),
-        CheckedWork::Sink { to, format } => {
-            sink(stream, node, &input, to, *format);
-            return None;
-        }
-    })
+                None => input.call(name, 1, NoCalls),
+            },
+            CheckedWork::Join { keys, range } => {
+                let other = self.input(*node.inputs.last()?);
+                joined(router, name, [&input, &other], keys, *range)
+            }
+            CheckedWork::Enrich { keys, table } => {
+                let rows = match table {
+                    CheckedTable::Stream => self.input(*node.inputs.last()?),
+                    CheckedTable::File { path, ty } => {
+                        let file = table::TableFile::new(self.stream.base.join(path), ty.clone());
+                        self.pipeline.source(&format!("{name} table"), file)
+                    }
+                };
+                enriched(router, name, [&input, &rows], keys)
+            }
+            CheckedWork::Sink { to, format } => {
+                ends::sink(self.stream, node, &input, to, *format);
+                return None;
+            }
+        })
+    }
 }
 
 /// Combines the records of each key and window, and makes a record of each result.
 fn combined(
-    node: &CheckedNode,
+    router: &mut Router,
+    name: &str,
     input: &Stream<PortValue>,
-    key: &[(String, RecordExpression)],
+    (key, late_is_read): (&[(String, RecordExpression)], bool),
     windowing: Windowing,
     combine: &StreamCombine,
 ) -> Stream<PortValue> {
-    let (name, on_error) = (node.name.as_str(), node.on_error);
     let (keys, taking) = (key.iter().map(|(_, key)| key.clone()).collect::<Vec<_>>(), combine.clone());
-    let keyed = input.try_key_value(&format!("{name} key"), move |record| {
-        let scope = scope(record.clone());
-        let key: Result<Vec<_>, _> = keys.iter().map(|key| key.eval(&scope)).collect();
-        let taken = key.and_then(|key| Ok((PortValue::List(key), taking.taken(&scope, &record)?)));
-        taken.map_err(|why| on_error.failure(why, &scope))
+    let keyed = pairs(router, &format!("{name} key"), input, move |scope| {
+        let key: Result<Vec<_>, _> = keys.iter().map(|key| key.eval(scope)).collect();
+        let record = scope.root(RECORD).unwrap_or(&PortValue::Null);
+        let mut taken = taking.taken(scope, record)?;
+        taken.record = late_is_read.then(|| record.clone());
+        Ok((PortValue::List(key?), taken))
     });
     let names: Vec<String> = key.iter().map(|(name, _)| name.clone()).collect();
     let fields: Vec<String> = combine.names().map(str::to_owned).collect();
-    let panes = keyed.combine(name, windowing, combine.clone());
-    panes.map(&format!("{name} record"), move |pane: PaneResult<PortValue, Vec<PortValue>>| {
+    let panes = match late_is_read {
+        false => keyed.combine(name, windowing, combine.clone()),
+        true => {
+            let (panes, late) = keyed.combine_with_late(name, windowing, combine.clone());
+            router.streams.late = Some(late.flat_map(&format!("{name} late records"), |late| late.value.record));
+            panes
+        }
+    };
+    let record = move |pane: PaneResult<PortValue, Result<Vec<PortValue>, String>>| {
         let mut record = BTreeMap::new();
         if let PortValue::List(key) = pane.key {
             record.extend(names.iter().cloned().zip(key));
@@ -182,56 +240,43 @@ fn combined(
             };
             record.insert(String::from("timing"), PortValue::text(timing));
         }
-        record.extend(fields.iter().cloned().zip(pane.value));
-        PortValue::Record(record)
-    })
+        match pane.value {
+            Ok(values) => {
+                record.extend(fields.iter().cloned().zip(values));
+                Ok(Some(PortValue::Record(record)))
+            }
+            Err(why) => Err((why, PortValue::Record(record))),
+        }
+    };
+    router.results(&format!("{name} record"), &panes, record)
 }
 
 fn joined(
-    node: &CheckedNode,
+    router: &mut Router,
+    name: &str,
     inputs: [&Stream<PortValue>; 2],
     keys: &[RecordExpression; 2],
     range: JoinRange,
 ) -> Stream<PortValue> {
-    let (name, on_error) = (node.name.as_str(), node.on_error);
-    let keyed = |at: usize, side: &str| -> KeyedStream<PortValue, PortValue> {
-        let key = keys[at].clone();
-        inputs[at].try_key_value(&format!("{name} {side} key"), move |record| {
-            let scope = scope(record);
-            let key = key.eval(&scope).map_err(|why| on_error.failure(why, &scope))?;
-            Ok((key, record_of(scope)))
-        })
-    };
-    let (left, right) = (keyed(0, "left"), keyed(1, "right"));
+    let left = router.keyed(&format!("{name} left key"), inputs[0], &keys[0]);
+    let right = router.keyed(&format!("{name} right key"), inputs[1], &keys[1]);
     left.join(name, &right, range).map(&format!("{name} record"), |(_, left, right)| {
         let sides = [(String::from("left"), left), (String::from("right"), right)];
         PortValue::Record(sides.into_iter().collect())
     })
 }
 
-/// Adds a sink. Its records come together first, so that they are one file.
-fn sink(stream: &LoadedStream, node: &CheckedNode, input: &Stream<PortValue>, to: &RecordTarget, format: LineFormat) {
-    let name = sink_step(&node.name);
-    let encode = move |record: &PortValue, line: &mut Vec<u8>| {
-        match (format, record) {
-            (LineFormat::Text, PortValue::Text(text)) => line.extend_from_slice(text.as_bytes()),
-            _ => serde_json::to_writer(&mut *line, &record.as_json()).expect("memory takes everything"),
-        }
-        line.push(b'\n');
-    };
-    let gathered = input.gather(&format!("{name} gather"));
-    match to {
-        RecordTarget::File(path) => gathered.sink(&name, FileSink::new(stream.base.join(&path.text)), encode),
-        RecordTarget::Stdout => gathered.sink(&name, StdoutSink, encode),
-        RecordTarget::Http { url, payload } => {
-            let own = format!("{}/{}", stream.name, node.name);
-            let sink = HttpSink::new(&url.text, own).expect("the address was checked").payload(*payload);
-            let content_type = match (format, payload) {
-                (LineFormat::Text, _) => "text/plain; charset=utf-8",
-                (LineFormat::Json, HttpPayload::Record) => "application/json",
-                (LineFormat::Json, HttpPayload::Lines) => "application/x-ndjson",
-            };
-            gathered.sink(&name, sink.content_type(content_type), encode);
-        }
-    }
+/// Gives each record the row of a table.
+fn enriched(
+    router: &mut Router,
+    name: &str,
+    inputs: [&Stream<PortValue>; 2],
+    keys: &[RecordExpression; 2],
+) -> Stream<PortValue> {
+    let records = router.keyed(&format!("{name} key"), inputs[0], &keys[0]);
+    let rows = router.keyed(&format!("{name} table key"), inputs[1], &keys[1]);
+    records.lookup(name, &rows).map(&format!("{name} record"), |(_, record, row)| {
+        let row = (String::from(table::ROW), row.unwrap_or(PortValue::Null));
+        PortValue::Record([(String::from(RECORD), record), row].into_iter().collect())
+    })
 }

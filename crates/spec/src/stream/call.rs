@@ -28,7 +28,8 @@ const OUTPUTS: &str = "outputs";
 /// A declared call.
 pub(super) struct CallDecl {
     pub(super) flow: Text,
-    pub(super) ins: Vec<(MapKey, Text)>,
+    /// Its inputs; `None` are the fields of the record with their names.
+    pub(super) ins: Option<Vec<(MapKey, Text)>>,
     /// Runs of a partition that are open at a time.
     pub(super) at_most: usize,
 }
@@ -59,14 +60,18 @@ pub(super) fn check(reader: FieldReader<'_>, call: &CallDecl, ty: &Type) -> Opti
     };
     let before = reader.report.len();
     let mut ins = Vec::new();
-    for (key, text) in &call.ins {
+    let given = match &call.ins {
+        Some(given) => given.clone(),
+        None => fields_for(&flow, call, ty),
+    };
+    for (key, text) in &given {
         let Some(input) = flow.inputs.iter().find(|input| input.name == key.name) else {
             let hint = words::meant(&key.name, flow.inputs.iter().map(|input| input.name.as_str()));
             let message = format!("the flow `{}` has no input `{}`", call.flow.text, key.name);
             reader.say(key.span, "OF0128", message, hint);
             continue;
         };
-        let Some(given) = RecordExpression::check(reader, text, (RECORD, ty)) else { continue };
+        let Some(given) = RecordExpression::check(reader, text, &[(RECORD, ty)]) else { continue };
         let mut wanted = vec![input.ty.clone()];
         if is_file(&input.ty) {
             wanted = vec![Type::Text, Type::option(Type::Text)];
@@ -76,7 +81,7 @@ pub(super) fn check(reader: FieldReader<'_>, call: &CallDecl, ty: &Type) -> Opti
         }
     }
     for input in flow.inputs.iter().filter(|input| input.is_required()) {
-        if !call.ins.iter().any(|(key, _)| key.name == input.name) {
+        if !given.iter().any(|(key, _)| key.name == input.name) {
             let message = format!("the flow `{}` needs the input `{}`", call.flow.text, input.name);
             reader.say(call.flow.span, "OF0129", message, format!("`in: {{ {}: … }}`; it is {}", input.name, input.ty));
         }
@@ -94,6 +99,16 @@ pub(super) fn check(reader: FieldReader<'_>, call: &CallDecl, ty: &Type) -> Opti
     let result = [(String::from(RECORD), ty.clone()), (String::from(OUTPUTS), Type::Record(outputs))];
     let checked = CheckedCall { flow: Arc::new(flow), ins, at_most: call.at_most };
     Some((checked, Type::Record(result.into_iter().collect())))
+}
+
+/// The fields of a record that are inputs of a flow.
+fn fields_for(flow: &LoadedFlow, call: &CallDecl, ty: &Type) -> Vec<(MapKey, Text)> {
+    let Type::Record(fields) = ty else { return Vec::new() };
+    let of = |input: &FlowInput| {
+        let text = Text { text: format!("{RECORD}.{}", input.name), ..call.flow.clone() };
+        (MapKey { name: input.name.clone(), span: call.flow.span }, text)
+    };
+    flow.inputs.iter().filter(|input| fields.contains_key(&input.name)).map(of).collect()
 }
 
 fn is_file(ty: &Type) -> bool {
@@ -200,7 +215,7 @@ pub(super) fn add(
     let target = FlowCalls::new(calls.engine.clone(), checked.clone(), of, move |record| inputs.make(record), result);
     let classes = calls.classes.clone();
     let target = target.classes(move |key| classes(key, &checked)).on_failure(match on_error {
-        OnError::Stop => FailedCall::Stop,
+        OnError::Stop | OnError::Divert => FailedCall::Stop,
         OnError::Skip => FailedCall::Skip,
     });
     input.call(name, call.at_most, target)

@@ -1,14 +1,18 @@
 //! Resolves the names of a stream file, orders its steps, and gives every stream the type of its records.
 
+mod node;
+
+pub(super) use node::{CheckedNode, CheckedOrigin, CheckedTable, CheckedWork, NodeOutput, StreamInput};
+
 use super::{
-    StreamPart,
-    call::{self, CheckedCall},
-    combine::{FieldCombine, StreamCombine},
+    call,
+    combine::{CheckedFold, FieldCombine, StreamCombine},
     declare::{
-        CombineDecl, CombineKind, LineFormat, NamedExpressions, OnError, RecordOrigin, RecordTarget, StreamDecl,
-        StreamSinkDecl, StreamSourceDecl, StreamStepDecl, StreamWorkDecl,
+        CombineDecl, CombineKind, FoldDecl, LineFormat, NamedExpressions, OnError, RecordOrigin, RecordTarget, SqlDecl,
+        StreamDecl, StreamSinkDecl, StreamSourceDecl, StreamStepDecl, StreamWorkDecl, TableDecl, TableOrigin,
     },
-    expression::{NUMBER, RECORD, RecordExpression},
+    expression::{ACC, ERROR, NUMBER, OTHER, RECORD, RecordExpression},
+    table,
 };
 use crate::{
     source::{Span, Text},
@@ -16,71 +20,9 @@ use crate::{
     words,
 };
 use onceflow_core::model::Type;
-use onceflow_stream::{
-    step::join::JoinRange,
-    window::{WindowKind, Windowing},
-};
-use std::{collections::BTreeMap, net::SocketAddr};
-
-/// A source, step or sink.
-#[derive(Debug)]
-pub(super) struct CheckedNode {
-    pub(super) name: String,
-    /// The numbers of the nodes it reads.
-    pub(super) inputs: Vec<usize>,
-    pub(super) work: CheckedWork,
-    pub(super) ty: Type,
-    pub(super) on_error: OnError,
-}
-
-/// The work of a node.
-#[derive(Debug)]
-pub(super) enum CheckedWork {
-    Source { origin: CheckedOrigin, format: LineFormat, time: Option<RecordExpression>, out_of_order_ms: i64 },
-    Merge,
-    Filter(RecordExpression),
-    Map(Vec<(Option<String>, RecordExpression)>),
-    FlatMap(RecordExpression),
-    Once { id: RecordExpression, horizon_ms: i64 },
-    Combine { key: Vec<(String, RecordExpression)>, windowing: Windowing, combine: StreamCombine },
-    Join { keys: [RecordExpression; 2], range: JoinRange },
-    Call(CheckedCall),
-    Sink { to: RecordTarget, format: LineFormat },
-}
-
-/// Where the records of a source come from.
-#[derive(Clone, Debug)]
-pub(super) enum CheckedOrigin {
-    Files { pattern: String, follow: bool, idle_ms: u64 },
-    Stdin,
-    Generate { record: RecordExpression, count: Option<u64>, every_ms: u64 },
-    Http { address: SocketAddr, id: Option<RecordExpression>, horizon_ms: i64 },
-}
-
-impl CheckedNode {
-    pub(super) fn part(&self) -> StreamPart {
-        let kind = match &self.work {
-            CheckedWork::Source { origin: CheckedOrigin::Files { .. }, .. } => "file",
-            CheckedWork::Source { origin: CheckedOrigin::Stdin, .. } => "stdin",
-            CheckedWork::Source { origin: CheckedOrigin::Generate { .. }, .. } => "generate",
-            CheckedWork::Source { origin: CheckedOrigin::Http { .. }, .. } => "http",
-            CheckedWork::Merge => "merge",
-            CheckedWork::Filter(_) => "filter",
-            CheckedWork::Map(_) => "map",
-            CheckedWork::FlatMap(_) => "flat_map",
-            CheckedWork::Once { .. } => "once",
-            CheckedWork::Combine { .. } => "combine",
-            CheckedWork::Join { .. } => "join",
-            CheckedWork::Call(_) => "call",
-            CheckedWork::Sink { to: RecordTarget::File(_), .. } => "file",
-            CheckedWork::Sink { to: RecordTarget::Stdout, .. } => "stdout",
-            CheckedWork::Sink { to: RecordTarget::Http { .. }, .. } => "http",
-        };
-        let is_sink = matches!(self.work, CheckedWork::Sink { .. });
-        let planned = if is_sink { sink_step(&self.name) } else { self.name.clone() };
-        StreamPart { name: self.name.clone(), kind, inputs: self.inputs.clone(), is_sink, planned }
-    }
-}
+use onceflow_exec::expr::Bindings;
+use onceflow_stream::window::{WindowKind, Windowing};
+use std::collections::BTreeMap;
 
 /// Checks a stream. The result is of use only if no problem was reported.
 pub(super) fn run(reader: FieldReader<'_>, stream: &StreamDecl) -> Vec<CheckedNode> {
@@ -140,10 +82,8 @@ impl StreamCheck<'_> {
     fn source(&mut self, source: &StreamSourceDecl) {
         let reader = self.reader;
         let untyped = match (source.format, &source.origin) {
-            (LineFormat::Text, RecordOrigin::Files { .. } | RecordOrigin::Stdin | RecordOrigin::Http { .. }) => {
-                Type::Text
-            }
-            _ => Type::Json,
+            (LineFormat::Text, RecordOrigin::Generate { .. }) | (LineFormat::Json, _) => Type::Json,
+            (LineFormat::Text, _) => Type::Text,
         };
         let mut ty = source.ty.clone().unwrap_or(untyped);
         let origin = match &source.origin {
@@ -161,8 +101,14 @@ impl StreamCheck<'_> {
             RecordOrigin::Files { pattern, follow, idle_ms } => {
                 CheckedOrigin::Files { pattern: pattern.text.clone(), follow: *follow, idle_ms: *idle_ms }
             }
+            RecordOrigin::Directory { path, subdirectories, follow, idle_ms } => CheckedOrigin::Directory {
+                path: path.text.clone(),
+                subdirectories: *subdirectories,
+                follow: *follow,
+                idle_ms: *idle_ms,
+            },
             RecordOrigin::Generate { record, count, every_ms } => {
-                let Some(record) = RecordExpression::check(reader, record, (NUMBER, &Type::Int)) else { return };
+                let Some(record) = RecordExpression::check(reader, record, &[(NUMBER, &Type::Int)]) else { return };
                 if source.ty.is_none() {
                     ty = record.ty.clone();
                 }
@@ -176,36 +122,85 @@ impl StreamCheck<'_> {
         });
         let work = CheckedWork::Source { origin, format: source.format, time, out_of_order_ms: source.out_of_order_ms };
         let name = source.name.name.clone();
-        self.add(CheckedNode { name, inputs: Vec::new(), work, ty, on_error: source.on_error }, true);
+        let on_error = source.on_error;
+        self.add(CheckedNode { name, inputs: Vec::new(), filter: None, work, ty, on_error }, true);
     }
 
     fn expression(&self, text: &Text, ty: &Type) -> Option<RecordExpression> {
-        RecordExpression::check(self.reader, text, (RECORD, ty))
+        RecordExpression::check(self.reader, text, &[(RECORD, ty)])
     }
 
     /// Checks a step if everything it reads was checked, or is not there.
     fn step_if_ready(&mut self, step: &StreamStepDecl) -> bool {
         let reads: Vec<&Text> = reads_of(step).collect();
-        let waits = |text: &&Text| !self.numbers.contains_key(&text.text) && self.broken.contains(&text.text);
+        let waits = |text: &&Text| {
+            !self.numbers.contains_key(read_name(text)) && self.broken.iter().any(|it| it == read_name(text))
+        };
         if reads.iter().any(waits) {
             return false;
         }
-        let inputs: Vec<Option<usize>> = reads.iter().map(|text| self.number(text)).collect();
-        let Some(inputs) = inputs.into_iter().collect::<Option<Vec<usize>>>() else { return true };
-        if let Some((work, ty)) = self.work(step, &inputs) {
+        let inputs: Vec<Option<StreamInput>> = reads.iter().map(|text| self.input(text)).collect();
+        let Some(inputs) = inputs.into_iter().collect::<Option<Vec<StreamInput>>>() else { return true };
+        let ty = self.read_type(&inputs[..step.from.len()]);
+        // The work is checked though the filter is wrong.
+        let filter = step.filter.as_ref().map(|text| {
+            let filter = self.expression(text, &ty)?;
+            filter.must_be(self.reader, text, &[Type::Bool], "OF0125").then_some(filter)
+        });
+        if let Some((work, ty)) = self.work(step, &inputs, ty)
+            && let Some(filter) = filter.map_or(Some(None), |filter| filter.map(Some))
+        {
             let (name, on_error) = (step.name.name.clone(), step.on_error);
-            self.add(CheckedNode { name, inputs, work, ty, on_error }, true);
+            self.add(CheckedNode { name, inputs, filter, work, ty, on_error }, true);
         }
         true
     }
 
+    /// Returns the output that a text names: `counts`, `counts.late`; `None` after reporting that there is none.
+    fn input(&self, text: &Text) -> Option<StreamInput> {
+        let node = self.number(text)?;
+        let Some((_, side)) = text.text.split_once('.') else {
+            return Some(StreamInput { node, output: NodeOutput::Main });
+        };
+        let of = &self.nodes[node];
+        let has = |output: NodeOutput| match output {
+            NodeOutput::Main => true,
+            NodeOutput::Late => matches!(of.work, CheckedWork::Combine { .. }),
+            NodeOutput::Rejects => of.filter.is_some(),
+            NodeOutput::Errors => of.on_error == OnError::Divert,
+        };
+        let sides = || NodeOutput::SIDES.iter().filter(|(_, output)| has(*output));
+        if let Some((_, output)) = sides().find(|(name, _)| *name == side) {
+            return Some(StreamInput { node, output: *output });
+        }
+        let hint = match side {
+            "errors" => String::from("it has one with `on_error: divert`"),
+            "rejects" => String::from("a step with a `filter` has one"),
+            "late" => String::from("a step that combines over windows has one"),
+            side => words::meant(side, sides().map(|(name, _)| *name)),
+        };
+        self.reader.say(text.span, "OF0117", format!("`{}` has no output `{side}`", of.name), hint);
+        None
+    }
+
+    /// Returns the type of what an output gives.
+    fn output_type(&self, input: StreamInput) -> Type {
+        let node = &self.nodes[input.node];
+        match input.output {
+            NodeOutput::Main => node.ty.clone(),
+            NodeOutput::Late | NodeOutput::Rejects => self.read_type(node.own_inputs()),
+            NodeOutput::Errors => record([(String::from(RECORD), Type::Json), (String::from(ERROR), Type::Text)]),
+        }
+    }
+
     /// Returns the number of a node that is read; `None` after reporting that there is none.
     fn number(&self, text: &Text) -> Option<usize> {
-        let number = self.numbers.get(&text.text).copied();
-        if number.is_none() && !self.broken.contains(&text.text) {
+        let name = read_name(text);
+        let number = self.numbers.get(name).copied();
+        if number.is_none() && !self.broken.iter().any(|broken| broken == name) {
             let known = self.numbers.keys().chain(&self.broken).map(String::as_str);
-            let message = format!("there is no source or step `{}`", text.text);
-            self.reader.say(text.span, "OF0116", message, words::meant(&text.text, known));
+            let message = format!("there is no source or step `{name}`");
+            self.reader.say(text.span, "OF0116", message, words::meant(name, known));
         }
         number
     }
@@ -215,7 +210,7 @@ impl StreamCheck<'_> {
         let find = |name: &str| left.iter().find(|step| step.name.name == name);
         for first in left {
             let mut path = vec![*first];
-            while let Some(next) = path.last().and_then(|step| reads_of(step).find_map(|from| find(&from.text))) {
+            while let Some(next) = path.last().and_then(|step| reads_of(step).find_map(|from| find(read_name(from)))) {
                 if next.name.name == first.name.name {
                     let names: Vec<_> = path.iter().rev().map(|step| step.name.name.as_str()).collect();
                     let message = format!("steps read one another in a circle: {}", words::list(names));
@@ -230,22 +225,16 @@ impl StreamCheck<'_> {
     }
 
     /// The type of what a step reads: that of all its inputs, or anything.
-    fn read_type(&self, inputs: &[usize]) -> Type {
-        let first = &self.nodes[inputs[0]].ty;
-        if inputs.iter().all(|input| self.nodes[*input].ty == *first) { first.clone() } else { Type::Json }
+    fn read_type(&self, inputs: &[StreamInput]) -> Type {
+        let mut types = inputs.iter().map(|input| self.output_type(*input));
+        let Some(first) = types.next() else { return Type::Json };
+        if types.all(|ty| ty == first) { first } else { Type::Json }
     }
 
-    fn work(&self, step: &StreamStepDecl, inputs: &[usize]) -> Option<(CheckedWork, Type)> {
+    fn work(&self, step: &StreamStepDecl, inputs: &[StreamInput], ty: Type) -> Option<(CheckedWork, Type)> {
         let reader = self.reader;
-        let from = &inputs[..step.from.len()];
-        let ty = self.read_type(from);
         Some(match &step.work {
             StreamWorkDecl::Merge => (CheckedWork::Merge, ty),
-            StreamWorkDecl::Filter(text) => {
-                let filter = self.expression(text, &ty)?;
-                filter.must_be(reader, text, &[Type::Bool], "OF0125").then_some(())?;
-                (CheckedWork::Filter(filter), ty)
-            }
             StreamWorkDecl::Map(fields) => {
                 let fields = self.named(fields, &ty)?;
                 let ty = match &fields[..] {
@@ -277,13 +266,30 @@ impl StreamCheck<'_> {
                 (CheckedWork::Call(call), ty)
             }
             StreamWorkDecl::Join { key, other_key, range, .. } => {
-                let other = self.nodes[*inputs.last()?].ty.clone();
+                let other = self.output_type(*inputs.last()?);
                 let keys = [self.expression(key, &ty), self.expression(other_key, &other)];
                 let [Some(left), Some(right)] = keys else { return None };
                 let joined = record([(String::from("left"), ty), (String::from("right"), other)]);
                 (CheckedWork::Join { keys: [left, right], range: *range }, joined)
             }
+            StreamWorkDecl::Enrich { key, table } => self.enrich(key, table, inputs, ty)?,
         })
+    }
+
+    fn enrich(&self, key: &Text, table: &TableDecl, inputs: &[StreamInput], ty: Type) -> Option<(CheckedWork, Type)> {
+        let (checked, row) = match &table.from {
+            TableOrigin::Stream(_) => (CheckedTable::Stream, self.output_type(*inputs.last()?)),
+            TableOrigin::File(path) => {
+                let row = table.ty.clone().unwrap_or(Type::Json);
+                table::check(self.reader, path)?;
+                (CheckedTable::File { path: path.text.clone(), ty: row.clone() }, row)
+            }
+        };
+        let keys = [self.expression(key, &ty), self.expression(&table.key, &row)];
+        let [Some(own), Some(of_row)] = keys else { return None };
+        let row = if let Type::Json | Type::Option(_) = row { row } else { Type::option(row) };
+        let enriched = record([(String::from(RECORD), ty), (String::from(table::ROW), row)]);
+        Some((CheckedWork::Enrich { keys: [own, of_row], table: checked }, enriched))
     }
 
     fn named(&self, fields: &NamedExpressions, ty: &Type) -> Option<Vec<(Option<String>, RecordExpression)>> {
@@ -343,19 +349,72 @@ impl StreamCheck<'_> {
             }
             None => None,
         };
-        Some(FieldCombine { name: name.name.clone(), kind: field.kind, of })
+        let fold = match &field.fold {
+            Some(fold) => Some(self.fold(fold, ty)?),
+            None => None,
+        };
+        Some(FieldCombine { name: name.name.clone(), kind: field.kind, of, fold })
+    }
+
+    fn fold(&self, fold: &FoldDecl, ty: &Type) -> Option<CheckedFold> {
+        let (reader, json) = (self.reader, &Type::Json);
+        let start = RecordExpression::check(reader, &fold.start, &[]);
+        let add = RecordExpression::check(reader, &fold.add, &[(ACC, json), (RECORD, ty)]);
+        let merge =
+            fold.merge.as_ref().map(|merge| RecordExpression::check(reader, merge, &[(ACC, json), (OTHER, json)]));
+        let merge = match merge {
+            Some(merge) => Some(merge?),
+            None => None,
+        };
+        let start_value = start?.eval(&Bindings::new());
+        match start_value {
+            Ok(start) => Some(CheckedFold::new(start, add?, merge, fold.is_lawful)),
+            Err(why) => {
+                reader.say(fold.start.span, "OF0115", why, "`start: 0`, `start: \"{'n': 0}\"`");
+                None
+            }
+        }
     }
 
     fn sink(&mut self, sink: &StreamSinkDecl) {
-        let Some(from) = self.number(&sink.from) else { return };
-        let ty = self.nodes[from].ty.clone();
+        let Some(from) = self.input(&sink.from) else { return };
+        let ty = self.output_type(from);
         if sink.format == LineFormat::Text && !matches!(ty, Type::Text | Type::Json) {
             let message = format!("a line of text is wanted, but the records of `{}` are {ty}", sink.from.text);
             self.reader.say(sink.from.span, "OF0130", message, "`map` makes a text of a record; or `format: json`");
         }
+        if let RecordTarget::Sql(sql) = &sink.to
+            && !self.sql(sink, sql, &ty)
+        {
+            return;
+        }
         let work = CheckedWork::Sink { to: sink.to.clone(), format: sink.format };
         let name = sink.name.name.clone();
-        self.add(CheckedNode { name, inputs: vec![from], work, ty, on_error: OnError::Stop }, false);
+        let on_error = OnError::Stop;
+        self.add(CheckedNode { name, inputs: vec![from], filter: None, work, ty, on_error }, false);
+    }
+
+    /// Checks that the records of a sink are rows of its table.
+    fn sql(&self, sink: &StreamSinkDecl, sql: &SqlDecl, ty: &Type) -> bool {
+        let before = self.reader.report.len();
+        if let Some((code, why, hint)) = super::sql::problem(&sql.database) {
+            self.reader.say(sink.name.span, code, why, hint);
+        }
+        match ty {
+            Type::Json => {}
+            Type::Record(fields) => {
+                for key in sql.key.iter().filter(|key| !fields.contains_key(&key.text)) {
+                    let message = format!("the records of `{}` have no field `{}`", sink.from.text, key.text);
+                    let hint = words::meant(&key.text, fields.keys().map(String::as_str));
+                    self.reader.say(key.span, "OF0117", message, hint);
+                }
+            }
+            ty => {
+                let message = format!("a row needs fields, but the records of `{}` are {ty}", sink.from.text);
+                self.reader.say(sink.from.span, "OF0130", message, "`map: { field: … }` makes a record with fields");
+            }
+        }
+        self.reader.report.len() == before
     }
 
     fn warn_unread(&self, stream: &StreamDecl) {
@@ -363,17 +422,35 @@ impl StreamCheck<'_> {
         for name in names {
             let Some(number) = self.numbers.get(&name.name) else { continue };
             let calls = matches!(self.nodes[*number].work, CheckedWork::Call(_));
-            if !calls && !self.nodes.iter().any(|node| node.inputs.contains(number)) {
+            let is_read = |output: Option<NodeOutput>| {
+                let mut inputs = self.nodes.iter().flat_map(|node| &node.inputs);
+                inputs.any(|input| input.node == *number && output.is_none_or(|output| input.output == output))
+            };
+            if !calls && !is_read(None) {
                 self.reader.warn(name.span, format!("nothing reads `{}`", name.name));
+            }
+            if self.nodes[*number].on_error == OnError::Divert && !is_read(Some(NodeOutput::Errors)) {
+                let message = format!("`{0}` diverts what fails, and nothing reads `{0}.errors`", name.name);
+                let hint = format!(
+                    "`sinks: {{ bad: {{ from: {}.errors, file: bad.jsonl }} }}`, or `on_error: skip`",
+                    name.name
+                );
+                self.reader.say(name.span, "OF0113", message, hint);
             }
         }
     }
+}
+
+/// Returns the name of the source or step whose output a text names.
+fn read_name(text: &Text) -> &str {
+    text.text.split_once('.').map_or(&*text.text, |(name, _)| name)
 }
 
 /// Everything that a step reads, the other side of a join last.
 fn reads_of(step: &StreamStepDecl) -> impl Iterator<Item = &Text> {
     let joined = match &step.work {
         StreamWorkDecl::Join { with, .. } => Some(with),
+        StreamWorkDecl::Enrich { table: TableDecl { from: TableOrigin::Stream(with), .. }, .. } => Some(with),
         _ => None,
     };
     step.from.iter().chain(joined)

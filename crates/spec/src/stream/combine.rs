@@ -1,6 +1,9 @@
 //! Combines of values whose types are known only when they come: several fields at once, each with its own state.
 
-use super::{declare::CombineKind, expression::RecordExpression};
+use super::{
+    declare::CombineKind,
+    expression::{ACC, OTHER, RECORD, RecordExpression},
+};
 use onceflow_core::model::Type;
 use onceflow_exec::{expr::Bindings, value::PortValue};
 use onceflow_stream::combine::{ApproxDistinct, Combine, Laws, Sketch};
@@ -13,6 +16,54 @@ pub(super) struct FieldCombine {
     pub(super) name: String,
     pub(super) kind: CombineKind,
     pub(super) of: Option<RecordExpression>,
+    pub(super) fold: Option<CheckedFold>,
+}
+
+/// A combine of the user's: expressions over `acc`, the value so far.
+#[derive(Clone, Debug)]
+pub(super) struct CheckedFold {
+    parts: Arc<FoldParts>,
+}
+
+#[derive(Debug)]
+struct FoldParts {
+    start: PortValue,
+    add: RecordExpression,
+    merge: Option<RecordExpression>,
+    is_lawful: bool,
+}
+
+impl CheckedFold {
+    pub(super) fn new(
+        start: PortValue,
+        add: RecordExpression,
+        merge: Option<RecordExpression>,
+        is_lawful: bool,
+    ) -> Self {
+        CheckedFold { parts: Arc::new(FoldParts { start, add, merge, is_lawful }) }
+    }
+
+    fn add(&self, acc: &mut Result<PortValue, String>, record: PortValue) {
+        change(acc, &self.parts.add, RECORD, record);
+    }
+
+    fn merge(&self, acc: &mut Result<PortValue, String>, other: Result<PortValue, String>) {
+        match (&self.parts.merge, other) {
+            (Some(merge), Ok(other)) => change(acc, merge, OTHER, other),
+            (None, Ok(_)) => unreachable!("a fold without `merge` is neither lifted nor over sessions"),
+            (_, Err(why)) => *acc = Err(why),
+        }
+    }
+}
+
+/// Replaces a value by that of an expression; one that failed stays so.
+fn change(acc: &mut Result<PortValue, String>, expression: &RecordExpression, name: &str, value: PortValue) {
+    if let Ok(before) = acc {
+        let mut scope = Bindings::new();
+        scope.set(ACC, std::mem::replace(before, PortValue::Null));
+        scope.set(name, value);
+        *acc = expression.eval(&scope);
+    }
 }
 
 impl FieldCombine {
@@ -29,6 +80,7 @@ impl FieldCombine {
             },
             CombineKind::Mean => Type::option(Type::Float),
             CombineKind::Top(_) => Type::list(record.clone()),
+            CombineKind::Fold => Type::Json,
         }
     }
 
@@ -37,6 +89,7 @@ impl FieldCombine {
         let is_int = self.of.as_ref().is_some_and(|of| of.ty == Type::Int || of.ty == Type::option(Type::Int));
         match self.kind {
             CombineKind::Sum | CombineKind::Mean if !is_int => Laws::NONE,
+            CombineKind::Fold if !self.fold.as_ref().is_some_and(|fold| fold.parts.is_lawful) => Laws::NONE,
             _ => Laws::ALL,
         }
     }
@@ -49,6 +102,7 @@ impl FieldCombine {
         };
         match (self.kind, value) {
             (CombineKind::Top(_), by) => Ok(TakenValue { value: by, record: Some(record.clone()) }),
+            (CombineKind::Fold, _) => Ok(TakenValue { value: PortValue::Null, record: Some(record.clone()) }),
             (CombineKind::Sum | CombineKind::Mean, value) if !is_number(&value) => {
                 Err(format!("`{}` combines numbers, not {}", self.name, value.describe()))
             }
@@ -67,6 +121,13 @@ pub(super) struct TakenValue {
     value: PortValue,
     /// The record itself, for `top`.
     record: Option<PortValue>,
+}
+
+/// The parts of a record that the fields take, and the record itself where it is wanted if it comes late.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct TakenRecord {
+    values: Vec<TakenValue>,
+    pub(super) record: Option<PortValue>,
 }
 
 /// A record of a `top`, and the value it is sorted by.
@@ -114,6 +175,7 @@ pub(super) enum FieldState {
     Extreme(Option<PortValue>),
     Distinct(Sketch),
     Top(Vec<RankedRecord>),
+    Fold(Result<PortValue, String>),
 }
 
 /// Several fields, combined together.
@@ -128,8 +190,9 @@ impl StreamCombine {
     }
 
     /// Returns the parts of a record that the fields need.
-    pub(super) fn taken(&self, scope: &Bindings, record: &PortValue) -> Result<Vec<TakenValue>, String> {
-        self.fields.iter().map(|field| field.taken(scope, record)).collect()
+    pub(super) fn taken(&self, scope: &Bindings, record: &PortValue) -> Result<TakenRecord, String> {
+        let values = self.fields.iter().map(|field| field.taken(scope, record)).collect::<Result<_, _>>()?;
+        Ok(TakenRecord { values, record: None })
     }
 
     /// Returns the names of the results.
@@ -139,9 +202,9 @@ impl StreamCombine {
 }
 
 impl Combine for StreamCombine {
-    type In = Vec<TakenValue>;
+    type In = TakenRecord;
     type Acc = Vec<FieldState>;
-    type Out = Vec<PortValue>;
+    type Out = Result<Vec<PortValue>, String>;
 
     fn identity(&self) -> Vec<FieldState> {
         let state = |field: &FieldCombine| match field.kind {
@@ -150,24 +213,30 @@ impl Combine for StreamCombine {
             CombineKind::Min | CombineKind::Max => FieldState::Extreme(None),
             CombineKind::Distinct => FieldState::Distinct(ApproxDistinct::<PortValue>::new().identity()),
             CombineKind::Top(_) => FieldState::Top(Vec::new()),
+            CombineKind::Fold => {
+                FieldState::Fold(Ok(field.fold.as_ref().map_or(PortValue::Null, |fold| fold.parts.start.clone())))
+            }
         };
         self.fields.iter().map(state).collect()
     }
 
-    fn add(&self, acc: &mut Vec<FieldState>, record: Vec<TakenValue>) {
-        for ((field, state), taken) in self.fields.iter().zip(acc).zip(record) {
+    fn add(&self, acc: &mut Vec<FieldState>, record: TakenRecord) {
+        for ((field, state), taken) in self.fields.iter().zip(acc).zip(record.values) {
             match (state, taken) {
                 (FieldState::Count(count), _) => *count += 1,
                 (FieldState::Sum(sum), taken) => sum.add(&taken.value),
                 (FieldState::Top(top), TakenValue { value: by, record: Some(record) }) => {
                     insert(top, RankedRecord { by, record }, field.kind);
                 }
+                (FieldState::Fold(acc), TakenValue { record: Some(record), .. }) => {
+                    field.fold.iter().for_each(|fold| fold.add(acc, record.clone()));
+                }
                 (_, TakenValue { value: PortValue::Null, .. }) => {}
                 (FieldState::Extreme(best), taken) => better(best, taken.value, field.kind),
                 (FieldState::Distinct(sketch), taken) => {
                     ApproxDistinct::<PortValue>::new().add(sketch, taken.value);
                 }
-                (FieldState::Top(_), _) => {}
+                (FieldState::Top(_) | FieldState::Fold(_), _) => {}
             }
         }
     }
@@ -187,6 +256,9 @@ impl Combine for StreamCombine {
                 (FieldState::Distinct(sketch), FieldState::Distinct(other)) => {
                     ApproxDistinct::<PortValue>::new().merge(sketch, other);
                 }
+                (FieldState::Fold(acc), FieldState::Fold(other)) => {
+                    field.fold.iter().for_each(|fold| fold.merge(acc, other.clone()));
+                }
                 (FieldState::Top(top), FieldState::Top(others)) => {
                     others.into_iter().for_each(|other| insert(top, other, field.kind));
                 }
@@ -195,18 +267,21 @@ impl Combine for StreamCombine {
         }
     }
 
-    fn result(&self, acc: Vec<FieldState>) -> Vec<PortValue> {
+    fn result(&self, acc: Vec<FieldState>) -> Result<Vec<PortValue>, String> {
         let count = |count: u64| PortValue::Int(i64::try_from(count).unwrap_or(i64::MAX));
-        let one = |(field, state): (&FieldCombine, FieldState)| match state {
-            FieldState::Count(records) => count(records),
-            FieldState::Sum(sum) if field.kind == CombineKind::Mean => match sum.count {
-                0 => PortValue::Null,
-                records => PortValue::Float(sum.as_float() / records as f64),
-            },
-            FieldState::Sum(sum) => sum.sum(),
-            FieldState::Extreme(best) => best.unwrap_or(PortValue::Null),
-            FieldState::Distinct(sketch) => count(ApproxDistinct::<PortValue>::new().result(sketch)),
-            FieldState::Top(top) => PortValue::List(top.into_iter().map(|ranked| ranked.record).collect()),
+        let one = |(field, state): (&FieldCombine, FieldState)| {
+            Ok(match state {
+                FieldState::Fold(acc) => acc.map_err(|why| format!("`{}`: {why}", field.name))?,
+                FieldState::Count(records) => count(records),
+                FieldState::Sum(sum) if field.kind == CombineKind::Mean => match sum.count {
+                    0 => PortValue::Null,
+                    records => PortValue::Float(sum.as_float() / records as f64),
+                },
+                FieldState::Sum(sum) => sum.sum(),
+                FieldState::Extreme(best) => best.unwrap_or(PortValue::Null),
+                FieldState::Distinct(sketch) => count(ApproxDistinct::<PortValue>::new().result(sketch)),
+                FieldState::Top(top) => PortValue::List(top.into_iter().map(|ranked| ranked.record).collect()),
+            })
         };
         self.fields.iter().zip(acc).map(one).collect()
     }

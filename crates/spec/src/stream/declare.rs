@@ -1,20 +1,22 @@
 //! Reads a stream file into declarations. Names are not resolved yet.
 
+mod combines;
 mod ends;
+mod steps;
 
-use super::{call::CallDecl, windows};
+use super::{call::CallDecl, secret::SecretTemplate};
 use crate::{
     source::{ScalarQuoting, Span, Text},
     syntax::{
         MapKey, NodeKind, YamlNode,
         fields::{FieldReader, Fields},
         flow::file_name,
-        step::words_of,
     },
     words,
 };
+pub(super) use combines::{CombineDecl, CombineKind, FoldDecl};
 use onceflow_core::model::Type;
-use onceflow_stream::{HttpPayload, step::join::JoinRange, window::Windowing};
+use onceflow_stream::{DatedName, HttpPayload, step::join::JoinRange, window::Windowing};
 use std::net::SocketAddr;
 
 /// The declarations of a stream file.
@@ -23,6 +25,8 @@ pub(super) struct StreamDecl {
     pub(super) description: Option<String>,
     pub(super) partitions: u16,
     pub(super) bundle_records: Option<usize>,
+    /// Variables of the environment whose values its sinks may use.
+    pub(super) secrets: Vec<Text>,
     /// The names of all sources and steps, also of those that cannot be read.
     pub(super) names: Vec<MapKey>,
     pub(super) sources: Vec<StreamSourceDecl>,
@@ -36,6 +40,8 @@ pub(super) enum OnError {
     #[default]
     Stop,
     Skip,
+    /// It goes to a side output, with the reason.
+    Divert,
 }
 
 /// How a line is read as a record.
@@ -62,6 +68,7 @@ pub(super) struct StreamSourceDecl {
 #[derive(Clone, Debug)]
 pub(super) enum RecordOrigin {
     Files { pattern: Text, follow: bool, idle_ms: u64 },
+    Directory { path: Text, subdirectories: bool, follow: bool, idle_ms: u64 },
     Stdin,
     Generate { record: Text, count: Option<u64>, every_ms: u64 },
     Http { address: SocketAddr, id: Option<Text>, horizon_ms: i64 },
@@ -71,6 +78,8 @@ pub(super) enum RecordOrigin {
 pub(super) struct StreamStepDecl {
     pub(super) name: MapKey,
     pub(super) from: Vec<Text>,
+    /// Records for which it is false do not come to the work.
+    pub(super) filter: Option<Text>,
     pub(super) work: StreamWorkDecl,
     pub(super) on_error: OnError,
 }
@@ -80,33 +89,46 @@ pub(super) type NamedExpressions = Vec<(Option<MapKey>, Text)>;
 
 /// The work of a step.
 pub(super) enum StreamWorkDecl {
+    /// Nothing: what it reads is one stream, and filtered.
     Merge,
-    Filter(Text),
     Map(NamedExpressions),
     FlatMap(Text),
-    Once { id: Text, horizon_ms: i64 },
-    Combine { key: NamedExpressions, windowing: Windowing, fields: Vec<(MapKey, CombineDecl)> },
-    Join { key: Text, with: Text, other_key: Text, range: JoinRange },
+    Once {
+        id: Text,
+        horizon_ms: i64,
+    },
+    Combine {
+        key: NamedExpressions,
+        windowing: Windowing,
+        fields: Vec<(MapKey, CombineDecl)>,
+    },
+    Join {
+        key: Text,
+        with: Text,
+        other_key: Text,
+        range: JoinRange,
+    },
+    Enrich {
+        key: Text,
+        table: TableDecl,
+    },
     Call(CallDecl),
 }
 
-/// A field of a combine.
-pub(super) struct CombineDecl {
-    pub(super) kind: CombineKind,
-    /// The combined value; for `top` the value to sort by.
-    pub(super) of: Option<Text>,
+/// The table that a step looks up its records in.
+pub(super) struct TableDecl {
+    pub(super) from: TableOrigin,
+    pub(super) key: Text,
+    /// The type of its rows, if it is declared.
+    pub(super) ty: Option<Type>,
 }
 
-/// The kinds of combines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CombineKind {
-    Count,
-    Sum,
-    Min,
-    Max,
-    Mean,
-    Distinct,
-    Top(usize),
+/// Where the rows of a table come from.
+pub(super) enum TableOrigin {
+    /// A file: CSV, TSV, a list in JSON, or JSON on each line.
+    File(Text),
+    /// The latest record of each key.
+    Stream(Text),
 }
 
 /// A sink.
@@ -120,9 +142,28 @@ pub(super) struct StreamSinkDecl {
 /// Where the records of a sink go.
 #[derive(Clone, Debug)]
 pub(super) enum RecordTarget {
-    File(Text),
+    File(String),
+    Dated(DatedName),
     Stdout,
-    Http { url: Text, payload: HttpPayload },
+    Http { url: Text, payload: HttpPayload, headers: Vec<(String, SecretTemplate)> },
+    Sql(SqlDecl),
+}
+
+/// A table of a database that a sink writes.
+#[derive(Clone, Debug)]
+pub(super) struct SqlDecl {
+    pub(super) database: DatabaseDecl,
+    pub(super) table: Text,
+    pub(super) key: Vec<Text>,
+}
+
+/// A database.
+#[derive(Clone, Debug)]
+pub(super) enum DatabaseDecl {
+    /// A file of SQLite, relative to the stream file.
+    Sqlite(Text),
+    /// A server, and the password.
+    Postgres(Text, Option<SecretTemplate>),
 }
 
 /// Partitions of a stage, at most: each has rows of its own in the store.
@@ -133,9 +174,6 @@ const PARTITIONS: u16 = 4;
 
 /// Records of a commit, at most: they are in memory together.
 const BUNDLE_MAX: i64 = 1_000_000;
-
-/// Records of a `top`, at most: they are kept together in one row.
-const TOP_MAX: i64 = 1000;
 
 /// How long the ids of clients' records are remembered, unless the file says otherwise.
 const HORIZON_MS: i64 = 60 * 60 * 1000;
@@ -155,6 +193,7 @@ pub(super) fn read(reader: FieldReader<'_>, root: &YamlNode) -> Option<StreamDec
     let unnamed = || Text { text: "stream".into(), span: root.span, style: ScalarQuoting::Plain };
     let partitions = fields.get("partitions").and_then(|node| reader.int(node, "`partitions`", 1, PARTITIONS_MAX));
     let bundle = fields.get("bundle").and_then(|node| reader.int(node, "`bundle`", 1, BUNDLE_MAX));
+    let secrets = fields.get("secrets").map(|node| crate::syntax::flow::read_secrets(reader, node)).unwrap_or_default();
     let (sources, steps) = (fields.get("sources"), fields.get("steps"));
     let stream = StreamDecl {
         name: name.unwrap_or_else(unnamed),
@@ -163,8 +202,11 @@ pub(super) fn read(reader: FieldReader<'_>, root: &YamlNode) -> Option<StreamDec
         bundle_records: bundle.and_then(|records| usize::try_from(records).ok()),
         names: [sources, steps].into_iter().flatten().flat_map(keys).collect(),
         sources: each(reader, sources, "`sources`", ends::source),
-        steps: each(reader, steps, "`steps`", step),
-        sinks: each(reader, fields.get("sinks"), "`sinks`", ends::sink),
+        steps: each(reader, steps, "`steps`", steps::step),
+        sinks: each(reader, fields.get("sinks"), "`sinks`", |reader, name, fields| {
+            ends::sink(reader, name, fields, &secrets)
+        }),
+        secrets: secrets.clone(),
     };
     if reader.report.is_empty() {
         if stream.sources.is_empty() {
@@ -223,8 +265,12 @@ fn one_of<'a>(fields: &mut Fields<'a>, name: &MapKey, keys: &[&'static str]) -> 
 
 fn on_error(fields: &mut Fields<'_>) -> OnError {
     let reader = fields.reader;
-    let word = fields.get("on_error").and_then(|node| reader.word(node, "`on_error`", &["stop", "skip"]));
-    if word == Some("skip") { OnError::Skip } else { OnError::Stop }
+    let words = &["stop", "skip", "divert"];
+    match fields.get("on_error").and_then(|node| reader.word(node, "`on_error`", words)) {
+        Some("skip") => OnError::Skip,
+        Some("divert") => OnError::Divert,
+        _ => OnError::Stop,
+    }
 }
 
 fn format(fields: &mut Fields<'_>) -> LineFormat {
@@ -241,163 +287,4 @@ pub(super) fn duration(reader: FieldReader<'_>, node: &YamlNode, what: &str) -> 
 fn flag(fields: &mut Fields<'_>, name: &'static str) -> bool {
     let reader = fields.reader;
     fields.get(name).and_then(|node| reader.bool(node, &format!("`{name}`"))).unwrap_or(false)
-}
-
-const WORK: &[&str] = &["filter", "map", "flat_map", "once", "combine", "join", "call"];
-
-/// Runs that a step calls and that are open at a time, in each partition; unless the file says otherwise, and at most.
-const CALLS: usize = 16;
-const CALLS_MAX: i64 = 10_000;
-
-fn step<'a>(reader: FieldReader<'a>, name: &'a MapKey, mut fields: Fields<'a>) -> Option<StreamStepDecl> {
-    let from = fields.get("from").map(|node| words_of(reader, node, "`from`")).unwrap_or_default();
-    let is_merge = from.len() > 1 && !WORK.iter().any(|key| fields.has(key));
-    let kind = if is_merge { None } else { one_of(&mut fields, name, WORK) };
-    let key = fields.get("key").map(|node| expressions(reader, node, "`key`"));
-    let window = fields.take("window");
-    let ins = fields.take("in");
-    let at_most = fields.take("at_most");
-    let on_error = on_error(&mut fields);
-    if from.is_empty() {
-        fields.missing("`from`", "`from: NAME` says what it reads: a source or a step");
-    }
-    fields.finish();
-    let work = match kind {
-        None if is_merge => StreamWorkDecl::Merge,
-        None => return None,
-        Some((of, node)) => {
-            let keyed = matches!(of.name.as_str(), "combine" | "join");
-            if let Some((window, _)) = window.filter(|_| of.name != "combine") {
-                let message = format!("step `{}` has a `window`, which goes with `combine`", name.name);
-                reader.say(window.span, "OF0113", message, "");
-            }
-            if key.is_some() && !keyed {
-                let message = format!("step `{}` has a `key`, which goes with `combine` and `join`", name.name);
-                reader.say(name.span, "OF0113", message, "");
-            }
-            for (given, _) in [ins, at_most].into_iter().flatten().filter(|_| of.name != "call") {
-                let message = format!("step `{}` has `{}`, which goes with `call`", name.name, given.name);
-                reader.say(given.span, "OF0113", message, "");
-            }
-            match of.name.as_str() {
-                "call" => StreamWorkDecl::Call(call(reader, node, ins.map(|(_, node)| node), at_most)?),
-                _ => work(reader, name, (of, node), key, window)?,
-            }
-        }
-    };
-    Some(StreamStepDecl { name: name.clone(), from, work, on_error })
-}
-
-fn call(
-    reader: FieldReader<'_>,
-    node: &YamlNode,
-    ins: Option<&YamlNode>,
-    at_most: Option<(&MapKey, &YamlNode)>,
-) -> Option<CallDecl> {
-    let flow = reader.text(node, "`call`")?;
-    let ins = ins.map(|node| crate::syntax::step::expressions(reader, node, "`in`", true)).unwrap_or_default();
-    let at_most = match at_most {
-        Some((_, node)) => usize::try_from(reader.int(node, "`at_most`", 1, CALLS_MAX)?).ok()?,
-        None => CALLS,
-    };
-    Some(CallDecl { flow, ins, at_most })
-}
-
-fn work(
-    reader: FieldReader<'_>,
-    name: &MapKey,
-    (of, node): (&MapKey, &YamlNode),
-    key: Option<NamedExpressions>,
-    window: Option<(&MapKey, &YamlNode)>,
-) -> Option<StreamWorkDecl> {
-    Some(match of.name.as_str() {
-        "filter" => StreamWorkDecl::Filter(reader.text(node, "`filter`")?),
-        "flat_map" => StreamWorkDecl::FlatMap(reader.text(node, "`flat_map`")?),
-        "map" => StreamWorkDecl::Map(expressions(reader, node, "`map`")),
-        "once" => {
-            let mut fields = reader.fields(node, "`once`")?;
-            let (id, horizon) = (fields.text("id"), fields.get("horizon"));
-            let horizon_ms = horizon.and_then(|node| duration(reader, node, "`horizon`"));
-            if id.is_none() || horizon.is_none() {
-                fields.missing("`id` and `horizon`", "`once: { id: record.id, horizon: 1h }`");
-            }
-            fields.finish();
-            let horizon_ms = windows::positive(reader, horizon?, "`horizon`", horizon_ms?)?;
-            StreamWorkDecl::Once { id: id?, horizon_ms }
-        }
-        "combine" => {
-            let windowing = match window {
-                Some((_, node)) => windows::read(reader, node)?,
-                None => Windowing::global(),
-            };
-            let fields = combines(reader, node);
-            if fields.is_empty() && reader.report.is_empty() {
-                reader.say(of.span, "OF0105", "`combine` gives nothing", "`combine: { hits: count }`");
-            }
-            StreamWorkDecl::Combine { key: key.unwrap_or_default(), windowing, fields }
-        }
-        _ => {
-            let mut fields = reader.fields(node, "`join`")?;
-            let (with, other_key) = (fields.text("from"), fields.text("key"));
-            let range = windows::join_range(&mut fields);
-            if with.is_none() || other_key.is_none() {
-                fields.missing("`from` and `key`", "`join: { from: orders, key: record.user, window: 10m }`");
-            }
-            fields.finish();
-            let Some([(None, key)]) = key.as_deref() else {
-                let hint = "`key: record.user` is that of its own records, `join: { key: … }` that of the others";
-                reader.say(name.span, "OF0105", format!("step `{}` joins by no key", name.name), hint);
-                return None;
-            };
-            StreamWorkDecl::Join { key: key.clone(), with: with?, other_key: other_key?, range: range? }
-        }
-    })
-}
-
-/// Reads one expression, or several by their names.
-fn expressions(reader: FieldReader<'_>, node: &YamlNode, what: &str) -> NamedExpressions {
-    if let NodeKind::Scalar(..) = node.what {
-        return reader.text(node, what).map(|text| (None, text)).into_iter().collect();
-    }
-    let one = |(key, node): &(MapKey, YamlNode)| {
-        reader.member(&key.name, key.span, "a field");
-        Some((Some(key.clone()), reader.text(node, &format!("`{}`", key.name))?))
-    };
-    reader.entries(node, what).iter().filter_map(one).collect()
-}
-
-const COMBINES: &[&str] = &["sum", "min", "max", "mean", "distinct", "top"];
-
-fn combines(reader: FieldReader<'_>, node: &YamlNode) -> Vec<(MapKey, CombineDecl)> {
-    let one = |(key, node): &(MapKey, YamlNode)| {
-        reader.member(&key.name, key.span, "a field");
-        if let NodeKind::Scalar(..) = node.what {
-            reader.word(node, &format!("`{}`", key.name), &["count"])?;
-            return Some((key.clone(), CombineDecl { kind: CombineKind::Count, of: None }));
-        }
-        let mut fields = reader.fields(node, format!("field `{}`", key.name))?;
-        fields.span = key.span;
-        let found = one_of(&mut fields, key, COMBINES);
-        let by = fields.text("by");
-        fields.finish();
-        let (kind, node) = found?;
-        let kind = match kind.name.as_str() {
-            "top" => CombineKind::Top(usize::try_from(reader.int(node, "`top`", 1, TOP_MAX)?).ok()?),
-            "sum" => CombineKind::Sum,
-            "min" => CombineKind::Min,
-            "max" => CombineKind::Max,
-            "mean" => CombineKind::Mean,
-            _ => CombineKind::Distinct,
-        };
-        let is_top = matches!(kind, CombineKind::Top(_));
-        if is_top != by.is_some() {
-            let hint = "`{ top: 10, by: record.count }`: the ten records with the largest counts";
-            let message = if is_top { "`top` sorts `by` something" } else { "`by` goes with `top`" };
-            reader.say(key.span, "OF0113", message, hint);
-            return None;
-        }
-        let of = if is_top { by } else { Some(reader.text(node, &format!("`{}`", key.name))?) };
-        Some((key.clone(), CombineDecl { kind, of }))
-    };
-    reader.entries(node, "`combine`").iter().filter_map(one).collect()
 }

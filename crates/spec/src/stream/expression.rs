@@ -18,6 +18,13 @@ use std::sync::Arc;
 /// The name of the record in expressions.
 pub(super) const RECORD: &str = "record";
 
+/// The field of a failed record that says why.
+pub(super) const ERROR: &str = "error";
+
+/// The names of a fold: its value so far, and that of another part.
+pub(super) const ACC: &str = "acc";
+pub(super) const OTHER: &str = "other";
+
 /// The name of a generated record's number.
 pub(super) const NUMBER: &str = "n";
 
@@ -33,8 +40,9 @@ pub(super) struct RecordExpression {
 }
 
 impl RecordExpression {
-    /// Checks an expression that may use one name; `None` after reporting its problems.
-    pub(super) fn check(reader: FieldReader<'_>, text: &Text, (name, ty): (&str, &Type)) -> Option<Self> {
+    /// Checks an expression that may use some names; `None` after reporting its problems. Of a [`RECORD`] whose fields are
+    /// known, fields may be named without it: `count > 3` for `record.count > 3`.
+    pub(super) fn check(reader: FieldReader<'_>, text: &Text, names: &[(&str, &Type)]) -> Option<Self> {
         let compiled = match expr::compile(&text.text) {
             Ok(compiled) => compiled,
             Err(wrong) => {
@@ -46,18 +54,19 @@ impl RecordExpression {
                 return None;
             }
         };
-        let before = reader.report.len();
+        let scope = ExpressionNames { names };
+        let (before, mut bare) = (reader.report.len(), Vec::new());
         for reference in compiled.references() {
             let span = reader.source.inside(text, reference.span.clone());
-            if reference.path[0] != name {
+            let Some((path, ty)) = scope.resolve(&reference.path) else {
                 let message = format!("nothing is called `{}` here", reference.path[0]);
-                let is_field = infer::field(ty, &reference.path[0]).is_some() && *ty != Type::Json;
-                let hint = match is_field {
-                    true => format!("did you mean `{name}.{}`?", reference.path.join(".")),
-                    false => format!("an expression of a stream sees `{name}`"),
-                };
-                reader.say(span, "OF0116", message, hint);
-            } else if let Some((of, missing, there)) = missing_field(ty, &reference.path) {
+                reader.say(span, "OF0116", message, scope.hint(&reference.path[0]));
+                continue;
+            };
+            if path.len() > reference.path.len() {
+                bare.push(reference.span.start);
+            }
+            if let Some((of, missing, there)) = missing_field(ty, &path) {
                 let message = format!("`{of}` has no field `{missing}`");
                 reader.say(span, "OF0117", message, words::meant(&missing, there.iter().map(String::as_str)));
             }
@@ -66,7 +75,8 @@ impl RecordExpression {
             return None;
         }
         let known = |path: &[String]| {
-            (path.first().map(String::as_str) == Some(name)).then(|| type_of(ty, &path[1..])).flatten()
+            let (path, ty) = scope.resolve(path)?;
+            type_of(ty, &path[1..])
         };
         let inferred = match compiled.as_reference() {
             Some(reference) => known(&reference.path),
@@ -81,6 +91,7 @@ impl RecordExpression {
                 }
             },
         };
+        let compiled = if bare.is_empty() { compiled } else { expr::compile(&with_record(&text.text, bare)).ok()? };
         Some(RecordExpression { compiled, ty: inferred.unwrap_or(Type::Json) })
     }
 
@@ -105,6 +116,51 @@ impl RecordExpression {
     pub(super) fn eval(&self, scope: &Bindings) -> Result<PortValue, String> {
         self.compiled.eval(scope).map_err(|error| error.to_string())
     }
+}
+
+/// The names that an expression may use.
+struct ExpressionNames<'a> {
+    names: &'a [(&'a str, &'a Type)],
+}
+
+impl<'a> ExpressionNames<'a> {
+    /// Returns the whole path that a path means, and the type of its first name; `None` if nothing is called so.
+    fn resolve(&self, path: &[String]) -> Option<(Vec<String>, &'a Type)> {
+        if let Some((_, ty)) = self.names.iter().find(|(name, _)| *name == path[0]) {
+            return Some((path.to_vec(), ty));
+        }
+        let (_, ty) = self.names.iter().find(|(name, _)| *name == RECORD)?;
+        let Type::Record(fields) = ty else { return None };
+        fields
+            .contains_key(&path[0])
+            .then(|| (std::iter::once(RECORD.to_owned()).chain(path.iter().cloned()).collect(), *ty))
+    }
+
+    fn hint(&self, missing: &str) -> String {
+        let fields = self.names.iter().filter(|(name, _)| *name == RECORD).flat_map(|(_, ty)| infer::fields(ty));
+        let known: Vec<&str> = self.names.iter().map(|(name, _)| *name).chain(fields).collect();
+        match words::meant(missing, known.iter().copied()) {
+            meant if meant.is_empty() => {
+                let names = words::list(self.names.iter().map(|(name, _)| *name));
+                match self.names {
+                    [] => String::from("this expression sees no names"),
+                    _ => format!("this expression sees {names}"),
+                }
+            }
+            meant => meant,
+        }
+    }
+}
+
+/// Writes `record.` in front of the names of fields.
+fn with_record(text: &str, mut places: Vec<usize>) -> String {
+    places.sort_unstable();
+    places.dedup();
+    let mut whole = text.to_owned();
+    for place in places.into_iter().rev() {
+        whole.insert_str(place, "record.");
+    }
+    whole
 }
 
 fn type_of(ty: &Type, path: &[String]) -> Option<Type> {
@@ -139,16 +195,27 @@ pub(super) fn record_of(mut scope: Bindings) -> PortValue {
 }
 
 impl OnError {
-    /// Makes the failure of a record.
+    /// Makes the failure of a record that has no other way.
     pub(super) fn failure(self, why: String, scope: &Bindings) -> RecordFailure {
         match self {
             OnError::Skip => RecordFailure::Skip,
-            OnError::Stop => {
-                let record = scope.root(RECORD).map(|record| record.to_json().to_string()).unwrap_or_default();
-                let cut: String = record.chars().take(SHOWN_CHARS_MAX).collect();
-                let more = if cut.len() < record.len() { "…" } else { "" };
-                RecordFailure::Stop(format!("{why}; the record is {cut}{more}"))
+            OnError::Stop | OnError::Divert => {
+                RecordFailure::Stop(OnError::message(why, scope.root(RECORD).unwrap_or(&PortValue::Null)))
             }
         }
     }
+
+    /// Says which record it is that failed.
+    pub(super) fn message(why: String, record: &PortValue) -> String {
+        let record = record.to_json().to_string();
+        let cut: String = record.chars().take(SHOWN_CHARS_MAX).collect();
+        let more = if cut.len() < record.len() { "…" } else { "" };
+        format!("{why}; the record is {cut}{more}")
+    }
+}
+
+/// The record of a side output for a record that failed.
+pub(super) fn failed_record(record: PortValue, why: String) -> PortValue {
+    let fields = [(String::from(RECORD), record), (String::from(ERROR), PortValue::text(why))];
+    PortValue::Record(fields.into_iter().collect())
 }

@@ -13,6 +13,7 @@ pub fn stream_schema() -> Value {
         ("description", text("What it is for.", None)),
         ("partitions", whole("Partitions of every stage that is not a source; 4.", 1)),
         ("bundle", whole("Records that one commit takes at most; 10000.", 1)),
+        ("secrets", words("Names in the environment whose values sinks may use, and which are never stored.")),
         ("sources", named("Where records come from.", reference("source"))),
         ("steps", named("What is done with them.", reference("step"))),
         ("sinks", named("Where results go.", reference("sink"))),
@@ -24,12 +25,13 @@ pub fn stream_schema() -> Value {
     stream["$defs"] = json!({
         "name": { "pattern": NAME },
         "type": type_schema(),
-        "expression": expression("An expression (CEL) over `record`."),
+        "expression": expression("An expression (CEL) over `record`, whose fields may be named without it."),
         "duration": { "type": ["string", "integer"], "pattern": DURATION, "examples": ["30s", "10m", "1d"] },
         "source": source(),
         "step": step(),
         "window": window(),
         "field": field(),
+        "fold": fold(),
         "sink": sink(),
     });
     stream
@@ -50,8 +52,8 @@ fn exactly_one(mut schema: Value, keys: &[&str]) -> Value {
 
 fn on_error() -> Value {
     one_of(
-        "Whether the stream stops at a record that cannot be read or computed, or skips it; stop.",
-        &["stop", "skip"],
+        "Whether the stream stops at a record that cannot be read or computed, skips it, or diverts it to NAME.errors; stop.",
+        &["stop", "skip", "divert"],
     )
 }
 
@@ -70,6 +72,8 @@ fn expressions(description: &str) -> Value {
 fn source() -> Value {
     let source = object(&[
         ("file", text("A file or a pattern, relative to this file; compressed files (gzip) must be whole.", None)),
+        ("directory", text("A directory, relative to this file: every file in it.", None)),
+        ("subdirectories", json!({ "type": "boolean", "description": "The files of its subdirectories too." })),
         ("follow", json!({ "type": "boolean", "description": "Wait for more lines and files instead of ending." })),
         ("idle", described(reference("duration"), "A file that is silent for so long does not hold time back; 10s.")),
         ("stdin", only_true("Standard input.")),
@@ -85,10 +89,11 @@ fn source() -> Value {
         ("format", format()),
         ("record", described(reference("type"), "The type of its records; fields that are not in it are left out.")),
         ("time", expression("When a record happened: milliseconds since 1970, or RFC 3339; the time it is read.")),
-        ("out_of_order", described(reference("duration"), "How much earlier than the latest a record may be.")),
+        ("lateness", described(reference("duration"), "How much earlier than the latest a record may be; 0.")),
+        ("out_of_order", described(reference("duration"), "The earlier name of `lateness`.")),
         ("on_error", on_error()),
     ]);
-    exactly_one(source, &["file", "stdin", "generate", "http"])
+    exactly_one(source, &["file", "directory", "stdin", "generate", "http"])
 }
 
 fn step() -> Value {
@@ -103,15 +108,38 @@ fn step() -> Value {
         ("before", described(reference("duration"), "How much earlier the other record may be.")),
         ("after", described(reference("duration"), "How much later the other record may be.")),
     ]);
+    let mut enrich = object(&[
+        ("file", text("A table, relative to this file: .csv, .tsv, .json or .jsonl.", None)),
+        ("from", text("A stream: the latest record of each key is the row.", None)),
+        ("key", expression("The key of a row.")),
+        ("record", described(reference("type"), "The type of the rows of a file.")),
+    ]);
+    enrich["required"] = json!(["key"]);
+    let enrich = exactly_one(enrich, &["file", "from"]);
+    let mut top = object(&[("n", whole("How many.", 1)), ("by", expression("What they are sorted by."))]);
+    top["required"] = json!(["n", "by"]);
+    let combined = |what: &str| expression(&format!("The {what} of each key and window, as field of the result."));
     let mut step = object(&[
-        ("from", words("What it reads: sources and steps; several are merged.")),
-        ("filter", expression("Records for which this is true pass.")),
+        (
+            "from",
+            words("What it reads: sources, steps, and their side outputs (NAME.late, .rejects, .errors); merged."),
+        ),
+        ("filter", expression("Records for which this is true pass; with other work, they come to it.")),
         ("map", expressions("What a record becomes.")),
         ("flat_map", expression("A list: every element becomes a record.")),
         ("once", described(once, "Of records with the same id, the first passes.")),
         ("key", expressions("What is worked on apart: fields of the results.")),
         ("window", reference("window")),
         ("combine", named("What is combined, by the names of fields.", reference("field"))),
+        ("count", described(object(&[]), "The number of records of each key and window.")),
+        ("sum", combined("sum")),
+        ("min", combined("smallest value")),
+        ("max", combined("largest value")),
+        ("mean", combined("mean")),
+        ("distinct", combined("number of distinct values, within about 3 %,")),
+        ("top", described(top, "The records with the largest values.")),
+        ("fold", reference("fold")),
+        ("enrich", described(enrich, "Gives each record the row that a table has for its key at its time.")),
         ("join", described(join, "Every pair of records that belong together.")),
         ("call", text("A flow file, relative to this file: a run for each record, exactly once.", None)),
         ("in", named("Inputs of the called flow.", reference("expression"))),
@@ -135,6 +163,7 @@ fn window() -> Value {
         ("lateness", described(reference("duration"), "How long after its end a window takes records.")),
         ("early", described(early, "Results before the end.")),
         ("late_count", whole("Late records that together give a result; 1.", 1)),
+        ("late_after", described(reference("duration"), "So long after a late record, all since then give a result.")),
         ("mode", one_of("What a further result covers: all, or what is new.", &["accumulating", "discarding"])),
     ]);
     described(window, "The interval of event time over which records are combined; all time.")
@@ -149,23 +178,55 @@ fn field() -> Value {
         ("distinct", expression("The number of distinct values, within about 3 %.")),
         ("top", whole("The records with the largest values.", 1)),
         ("by", expression("What `top` sorts by.")),
+        ("fold", reference("fold")),
     ]);
-    let field = exactly_one(field, &["sum", "min", "max", "mean", "distinct", "top"]);
+    let field = exactly_one(field, &["sum", "min", "max", "mean", "distinct", "top", "fold"]);
     json!({ "anyOf": [{ "const": "count" }, field] })
+}
+
+fn fold() -> Value {
+    let mut fold = object(&[
+        ("start", expression("The value of no records.")),
+        ("add", expression("The value `acc` with one more `record`.")),
+        ("merge", expression("The value of two parts, `acc` and `other`.")),
+        (
+            "laws",
+            words("What holds for `merge`: `associative`, `commutative`. With both, parts are sent and not records."),
+        ),
+    ]);
+    fold["required"] = json!(["start", "add"]);
+    described(fold, "A combine of one's own.")
 }
 
 fn sink() -> Value {
     let mut sink = object(&[
-        ("from", text("What it writes: a source or a step.", None)),
+        ("from", text("What it writes: a source or a step, or a side output.", None)),
         (
             "file",
-            text("A file, relative to this file; exactly once. One that the stream did not write is refused.", None),
+            text(
+                "A file, relative to this file; exactly once. One that the stream did not write is refused. With a date \
+                 (%Y%m%d), a file for each of them.",
+                None,
+            ),
         ),
         ("stdout", only_true("Standard output.")),
         ("http", text("An address that records are sent to with POST, each with a key that stays the same.", None)),
         ("send", one_of("A request for each record, or for some lines together; record.", &["record", "lines"])),
+        (
+            "headers",
+            json!({
+                "type": "object",
+                "description": "Headers of the requests, with `${{ secrets.NAME }}`.",
+                "additionalProperties": { "type": ["string", "number", "boolean"] },
+            }),
+        ),
+        ("sqlite", text("A file of SQLite, relative to this file.", None)),
+        ("postgres", text("A database of PostgreSQL: `host=… user=… dbname=…`.", None)),
+        ("password", text("Its password: `${{ secrets.NAME }}`.", None)),
+        ("table", text("The table whose rows the records are.", None)),
+        ("key", words("The columns by which a record replaces an earlier row.")),
         ("format", format()),
     ]);
     sink["required"] = json!(["from"]);
-    exactly_one(sink, &["file", "stdout", "http"])
+    exactly_one(sink, &["file", "stdout", "http", "sqlite", "postgres"])
 }

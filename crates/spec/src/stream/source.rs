@@ -1,6 +1,7 @@
 //! The sources of stream files: lines become records, and a generator makes them of their number.
 
 use super::{
+    build::NodeStreams,
     check::{CheckedNode, CheckedOrigin, CheckedWork},
     declare::{LineFormat, OnError},
     expression::{self, NUMBER, RecordExpression},
@@ -10,47 +11,121 @@ use onceflow_core::model::Type;
 use onceflow_exec::{expr::Bindings, value::PortValue};
 use onceflow_stream::{
     DecodeRequest, EventTime, FollowedFiles, HttpIngest, IngestRequest, IngestedRecord, LineDecoder, NextRecord,
-    Pipeline, RecordFailure, SplitReader, StdinLines, Stream, StreamSource,
+    Pipeline, RecordFailure, SplitReader, StdinLines, Stream, StreamData, StreamSource,
     pipeline::tail::{Clock, ListFiles},
+    step::join::Side,
 };
 use std::{
     io::{Error, ErrorKind, Result},
     path::Path,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
 };
 
 /// Adds the source of a node.
-pub(super) fn add(pipeline: &Pipeline, node: &CheckedNode, base: &Path, clock: &Clock) -> Stream<PortValue> {
+pub(super) fn add(pipeline: &Pipeline, node: &CheckedNode, base: &Path, clock: &Clock) -> NodeStreams {
     let CheckedWork::Source { origin, format, time, out_of_order_ms } = &node.work else {
         unreachable!("the caller looked")
     };
-    let timing =
-        RecordTiming { time: time.clone(), ty: node.ty.clone(), on_error: node.on_error, clock: clock.clone() };
-    match origin {
-        CheckedOrigin::Stdin => {
-            let lines = StdinLines::new(decoder(*format, timing)).out_of_order_ms(*out_of_order_ms);
-            pipeline.source(&node.name, lines)
+    let timing = RecordTiming { time: time.clone(), ty: node.ty.clone(), clock: clock.clone() };
+    let ends = SourceEnds { pipeline, name: &node.name, base, clock, out_of_order_ms: *out_of_order_ms };
+    if let CheckedOrigin::Http { address, id, horizon_ms } = origin {
+        let decode = request_decoder(*format, id.clone(), timing);
+        let ingest = HttpIngest::new(*address, pipeline.control(), clock.clone(), decode);
+        let ingest = ingest.out_of_order_ms(*out_of_order_ms);
+        let sent = pipeline.source(&format!("{} ingest", node.name), ingest);
+        let once = sent.once_per_id(&format!("{} once", node.name), *horizon_ms, |(id, _)| id.clone());
+        return NodeStreams { main: Some(once.map(&node.name, |(_, record)| record)), ..NodeStreams::default() };
+    }
+    let read = reader(origin, *format, timing);
+    let on_error = node.on_error;
+    if on_error != OnError::Divert {
+        let make = move |from: RecordText<'_>| {
+            read(from).map_err(|(why, record)| on_error.failure(why, &expression::scope(record)))
+        };
+        return NodeStreams { main: Some(ends.add(origin, Arc::new(make))), ..NodeStreams::default() };
+    }
+    // What cannot be read has the time of the last record that could, so that it does not advance the watermark.
+    let last = AtomicI64::new(0);
+    let make = move |from: RecordText<'_>| match read(from) {
+        Ok((record, time)) => {
+            last.store(time.0, Ordering::Relaxed);
+            Ok((Side::Left(record), time))
         }
-        CheckedOrigin::Http { address, id, horizon_ms } => {
-            let decode = request_decoder(*format, id.clone(), timing);
-            let ingest = HttpIngest::new(*address, pipeline.control(), clock.clone(), decode);
-            let ingest = ingest.out_of_order_ms(*out_of_order_ms);
-            let sent = pipeline.source(&format!("{} ingest", node.name), ingest);
-            let once = sent.once_per_id(&format!("{} once", node.name), *horizon_ms, |(id, _)| id.clone());
-            once.map(&node.name, |(_, record)| record)
+        Err((why, record)) => {
+            Ok((Side::Right(expression::failed_record(record, why)), EventTime(last.load(Ordering::Relaxed))))
         }
-        CheckedOrigin::Files { pattern, follow, idle_ms } => {
-            let list = list(base, pattern, *follow);
-            let files = FollowedFiles::new(list, decoder(*format, timing), clock.clone()).follow(*follow);
-            pipeline.source(&node.name, files.idle_ms(*idle_ms).out_of_order_ms(*out_of_order_ms))
-        }
-        CheckedOrigin::Generate { record, count, every_ms } => {
-            let (record, count) = (record.clone(), count.unwrap_or(u64::MAX));
-            let (every_ms, out_of_order_ms) = (*every_ms, *out_of_order_ms);
-            let generated = Generated { record, count, every_ms, out_of_order_ms, timing: Arc::new(timing) };
-            pipeline.source(&node.name, generated)
+    };
+    let both = ends.add(origin, Arc::new(make));
+    let (good, failed) = both.sides(&format!("{} good", node.name), &format!("{} errors", node.name));
+    NodeStreams { main: Some(good), errors: vec![failed], ..NodeStreams::default() }
+}
+
+/// A record before it is read: a line, or a number of a generator.
+enum RecordText<'a> {
+    Line(&'a str),
+    Number(u64),
+}
+
+type MakeRecord<T> = Arc<dyn Fn(RecordText<'_>) -> std::result::Result<(T, EventTime), RecordFailure> + Send + Sync>;
+
+/// Everything of a source but its records.
+struct SourceEnds<'a> {
+    pipeline: &'a Pipeline,
+    name: &'a str,
+    base: &'a Path,
+    clock: &'a Clock,
+    out_of_order_ms: i64,
+}
+
+impl SourceEnds<'_> {
+    fn add<T: StreamData>(&self, origin: &CheckedOrigin, make: MakeRecord<T>) -> Stream<T> {
+        let of_line = make.clone();
+        let decoder: LineDecoder<T> = Arc::new(move |line| of_line(RecordText::Line(line)));
+        let files = |list: ListFiles, follow: bool, idle_ms: u64| {
+            let files = FollowedFiles::new(list, decoder.clone(), self.clock.clone()).follow(follow);
+            self.pipeline.source(self.name, files.idle_ms(idle_ms).out_of_order_ms(self.out_of_order_ms))
+        };
+        match origin {
+            CheckedOrigin::Http { .. } => unreachable!("the caller looked"),
+            CheckedOrigin::Stdin => {
+                let lines = StdinLines::new(decoder.clone()).out_of_order_ms(self.out_of_order_ms);
+                self.pipeline.source(self.name, lines)
+            }
+            CheckedOrigin::Files { pattern, follow, idle_ms } => {
+                files(list(self.base, pattern, *follow), *follow, *idle_ms)
+            }
+            CheckedOrigin::Directory { path, subdirectories, follow, idle_ms } => {
+                files(list_directory(&self.base.join(path), *subdirectories, *follow), *follow, *idle_ms)
+            }
+            CheckedOrigin::Generate { count, every_ms, .. } => {
+                let make = Arc::new(move |number| make(RecordText::Number(number)));
+                let generated = Generated {
+                    make,
+                    clock: self.clock.clone(),
+                    count: count.unwrap_or(u64::MAX),
+                    every_ms: *every_ms,
+                    out_of_order_ms: self.out_of_order_ms,
+                };
+                self.pipeline.source(self.name, generated)
+            }
         }
     }
+}
+
+/// Lists the files of a directory, but for those whose names begin with a dot.
+fn list_directory(directory: &Path, subdirectories: bool, follow: bool) -> ListFiles {
+    let (directory, pattern) = (directory.to_owned(), if subdirectories { "**" } else { "*" });
+    Arc::new(move || {
+        if !directory.is_dir() && !follow {
+            let message = format!("there is no directory {}", directory.display());
+            return Err(Error::new(ErrorKind::NotFound, message));
+        }
+        let found = globs::find(&directory, pattern).map_err(Error::other)?;
+        Ok(found.into_iter().map(|path| directory.join(path)).filter(|path| path.is_file()).collect())
+    })
 }
 
 /// Lists the files of a pattern.
@@ -74,16 +149,15 @@ fn list(base: &Path, pattern: &str, follow: bool) -> ListFiles {
 struct RecordTiming {
     time: Option<RecordExpression>,
     ty: Type,
-    on_error: OnError,
     clock: Clock,
 }
 
+/// A record with its time, or the reason why there is none, and what was read.
+type ReadRecord = std::result::Result<(PortValue, EventTime), (String, PortValue)>;
+
 impl RecordTiming {
-    fn record(&self, value: PortValue) -> std::result::Result<(PortValue, EventTime), RecordFailure> {
-        let record = match value.clone().conform(&self.ty) {
-            Ok(record) => record,
-            Err(wrong) => return Err(self.on_error.failure(wrong.to_string(), &expression::scope(value))),
-        };
+    fn record(&self, value: PortValue) -> ReadRecord {
+        let record = value.clone().conform(&self.ty).map_err(|wrong| (wrong.to_string(), value))?;
         let Some(time) = &self.time else {
             let now = i64::try_from((self.clock)()).unwrap_or(i64::MAX);
             return Ok((record, EventTime(now)));
@@ -91,7 +165,7 @@ impl RecordTiming {
         let scope = expression::scope(record);
         match time.eval(&scope).and_then(|time| event_time(&time)) {
             Ok(time) => Ok((expression::record_of(scope), time)),
-            Err(why) => Err(self.on_error.failure(why, &scope)),
+            Err(why) => Err((why, expression::record_of(scope))),
         }
     }
 }
@@ -111,18 +185,31 @@ fn event_time(value: &PortValue) -> std::result::Result<EventTime, String> {
     }
 }
 
-/// Makes records of lines.
-fn decoder(format: LineFormat, timing: RecordTiming) -> LineDecoder<PortValue> {
-    Arc::new(move |line| {
-        let value = match format {
-            LineFormat::Text => PortValue::text(line),
-            LineFormat::Json => PortValue::parse_json(line.as_bytes()).map_err(|error| {
-                let line = PortValue::text(line);
-                timing.on_error.failure(format!("the line is not JSON: {error}"), &expression::scope(line))
-            })?,
+/// Makes records of lines and numbers.
+fn reader(
+    origin: &CheckedOrigin,
+    format: LineFormat,
+    timing: RecordTiming,
+) -> impl Fn(RecordText<'_>) -> ReadRecord + Send + Sync + 'static {
+    let generate = match origin {
+        CheckedOrigin::Generate { record, .. } => Some(record.clone()),
+        _ => None,
+    };
+    move |from| {
+        let value = match (from, format) {
+            (RecordText::Line(line), LineFormat::Text) => PortValue::text(line),
+            (RecordText::Line(line), LineFormat::Json) => PortValue::parse_json(line.as_bytes())
+                .map_err(|error| (format!("the line is not JSON: {error}"), PortValue::text(line)))?,
+            (RecordText::Number(number), _) => {
+                let number = PortValue::Int(i64::try_from(number).unwrap_or(i64::MAX));
+                let mut scope = Bindings::new();
+                scope.set(NUMBER, number.clone());
+                let made = generate.as_ref().map_or(Ok(PortValue::Null), |generate| generate.eval(&scope));
+                made.map_err(|why| (why, number))?
+            }
         };
         timing.record(value)
-    })
+    }
 }
 
 /// Makes the records of clients' requests: a JSON value, a list of them, or one on each line; or lines of text. The id of a
@@ -135,8 +222,7 @@ fn request_decoder(format: LineFormat, id: Option<RecordExpression>, timing: Rec
             let wrong = |why: String| format!("record {at}: {why}");
             let made = match timing.record(value) {
                 Ok(made) => made,
-                Err(RecordFailure::Skip) => continue,
-                Err(RecordFailure::Stop(why)) => return Err(wrong(why)),
+                Err((why, record)) => return Err(wrong(OnError::message(why, &record))),
             };
             let scope = expression::scope(made.0);
             let id = match (&id, &request.key) {
@@ -182,72 +268,59 @@ fn values(format: LineFormat, text: &str) -> std::result::Result<Vec<PortValue>,
     }
 }
 
-/// Records that an expression makes of their numbers.
-struct Generated {
-    record: RecordExpression,
+/// Records that a function makes of their numbers.
+struct Generated<T> {
+    make: Arc<dyn Fn(u64) -> std::result::Result<(T, EventTime), RecordFailure> + Send + Sync>,
+    clock: Clock,
     count: u64,
     every_ms: u64,
     out_of_order_ms: i64,
-    timing: Arc<RecordTiming>,
 }
 
-struct Generating {
-    record: RecordExpression,
+impl<T> Clone for Generated<T> {
+    fn clone(&self) -> Self {
+        Generated { make: self.make.clone(), clock: self.clock.clone(), ..*self }
+    }
+}
+
+struct Generating<T> {
+    of: Generated<T>,
     next: u64,
-    count: u64,
-    every_ms: u64,
     /// When the next record is due.
     due_ms: u64,
     latest: EventTime,
-    out_of_order_ms: i64,
-    timing: Arc<RecordTiming>,
 }
 
-impl StreamSource for Generated {
-    type Item = PortValue;
+impl<T: StreamData> StreamSource for Generated<T> {
+    type Item = T;
 
     fn splits(&self) -> u16 {
         1
     }
 
-    fn open(&self, _: u16, position: Option<&[u8]>) -> Result<Box<dyn SplitReader<PortValue>>> {
+    fn open(&self, _: u16, position: Option<&[u8]>) -> Result<Box<dyn SplitReader<T>>> {
         let next = match position.map(<[u8; 8]>::try_from) {
             None => 0,
             Some(Ok(bytes)) => u64::from_be_bytes(bytes),
             Some(Err(_)) => return Err(Error::other("a stored position is not one of a generator")),
         };
-        Ok(Box::new(Generating {
-            record: self.record.clone(),
-            next,
-            count: self.count,
-            every_ms: self.every_ms,
-            due_ms: (self.timing.clock)(),
-            latest: EventTime::MIN,
-            out_of_order_ms: self.out_of_order_ms,
-            timing: self.timing.clone(),
-        }))
+        Ok(Box::new(Generating { of: self.clone(), next, due_ms: (self.clock)(), latest: EventTime::MIN }))
     }
 }
 
-impl SplitReader<PortValue> for Generating {
-    fn next(&mut self) -> Result<NextRecord<PortValue>> {
-        if self.next >= self.count {
+impl<T: StreamData> SplitReader<T> for Generating<T> {
+    fn next(&mut self) -> Result<NextRecord<T>> {
+        if self.next >= self.of.count {
             return Ok(NextRecord::Ended);
         }
-        if self.every_ms > 0 {
-            if (self.timing.clock)() < self.due_ms {
+        if self.of.every_ms > 0 {
+            if (self.of.clock)() < self.due_ms {
                 return Ok(NextRecord::Pending);
             }
-            self.due_ms = self.due_ms.saturating_add(self.every_ms);
+            self.due_ms = self.due_ms.saturating_add(self.of.every_ms);
         }
-        let mut scope = Bindings::new();
-        scope.set(NUMBER, PortValue::Int(i64::try_from(self.next).unwrap_or(i64::MAX)));
         self.next += 1;
-        let made = match self.record.eval(&scope) {
-            Ok(value) => self.timing.record(value),
-            Err(why) => Err(self.timing.on_error.failure(why, &scope)),
-        };
-        match made {
+        match (self.of.make)(self.next - 1) {
             Ok((record, time)) => {
                 self.latest = self.latest.max(time);
                 Ok(NextRecord::Record(record, time))
@@ -262,6 +335,23 @@ impl SplitReader<PortValue> for Generating {
     }
 
     fn watermark(&self) -> EventTime {
-        if self.latest == EventTime::MIN { self.latest } else { self.latest.plus_ms(-self.out_of_order_ms) }
+        if self.latest == EventTime::MIN { self.latest } else { self.latest.plus_ms(-self.of.out_of_order_ms) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onceflow_stream::testing::source::{self, Lateness};
+
+    #[test]
+    fn generated_records_go_on_at_every_position() {
+        let make = |number: u64| match number % 5 {
+            3 => Err(RecordFailure::Skip),
+            _ => Ok((number, EventTime(i64::try_from(number).unwrap_or(0)))),
+        };
+        let generated =
+            || Generated { make: Arc::new(make), clock: Arc::new(|| 0), count: 30, every_ms: 0, out_of_order_ms: 2 };
+        source::check(generated, Lateness::OnTime).expect("the contract holds");
     }
 }

@@ -37,6 +37,7 @@ pub(super) fn read(reader: FieldReader<'_>, node: &YamlNode) -> Option<Windowing
     let lateness = fields.get("lateness").map(|node| duration(reader, node, "`lateness`"));
     let early = fields.get("early").map(|node| read_early(reader, node));
     let late_count = fields.get("late_count").map(|node| reader.int(node, "`late_count`", 1, i64::MAX));
+    let late_after = fields.get("late_after").map(|node| reader.duration(node, "`late_after`"));
     let mode = fields.get("mode").and_then(|node| reader.word(node, "`mode`", &["accumulating", "discarding"]));
     let span = fields.span;
     fields.finish();
@@ -56,6 +57,13 @@ pub(super) fn read(reader: FieldReader<'_>, node: &YamlNode) -> Option<Windowing
     }
     if let Some(count) = late_count {
         trigger = trigger.late_count(u64::try_from(count?).ok()?);
+    }
+    if let Some(after) = late_after {
+        let counted = trigger.late_count;
+        trigger = trigger.late_after(after?);
+        if late_count.is_some() {
+            trigger = trigger.late_count(counted);
+        }
     }
     if mode == Some("discarding") {
         trigger = trigger.discarding();

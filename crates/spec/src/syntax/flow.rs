@@ -88,7 +88,7 @@ pub(crate) fn file_name(reader: FieldReader<'_>, name: &Text, what: &str) {
     }
 }
 
-fn read_secrets(reader: FieldReader<'_>, node: &YamlNode) -> Vec<Text> {
+pub(crate) fn read_secrets(reader: FieldReader<'_>, node: &YamlNode) -> Vec<Text> {
     let names = step::words_of(reader, node, "`secrets`");
     for name in &names {
         let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';

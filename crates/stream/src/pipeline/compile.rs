@@ -26,7 +26,7 @@ use std::{
 };
 
 /// The format of a pipeline's rows.
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
 
 /// The steps of a pipeline with their stages and edges.
 struct Compiled {

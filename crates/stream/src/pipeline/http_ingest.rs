@@ -28,7 +28,7 @@ use std::{
 use tokio::sync::oneshot;
 
 /// Bytes of a request's body, at most.
-const BODY_BYTES_MAX: usize = 1 << 20;
+pub const BODY_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes of bodies whose records wait to be read, at most; with more, clients are told to come again.
 const WAITING_BYTES_MAX: usize = 8 << 20;

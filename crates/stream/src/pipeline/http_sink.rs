@@ -2,11 +2,14 @@
 //! slowly, and until it takes the records nothing further is sent; each request has a key that stays the same, so a server
 //! that knows keys takes each record once. A refusal ends the pipeline.
 
-use super::sink::{SinkChunk, SinkWriter, StreamSink, WriteProgress};
+use super::{
+    secret::SecretText,
+    sink::{SinkChunk, SinkWriter, StreamSink, WriteProgress},
+};
 use onceflow_store::{World, world::RealWorld};
 use reqwest::{
     Client, Response, StatusCode, Url,
-    header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER},
+    header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, TRANSFER_ENCODING},
 };
 use std::{
     io::{Error, Result},
@@ -26,6 +29,9 @@ const ANSWER_MS_MAX: u64 = 60_000;
 /// Characters of an answer that a message shows.
 const SHOWN_CHARS_MAX: usize = 300;
 
+/// The header of a request's key.
+const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
+
 /// How records are divided among requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HttpPayload {
@@ -44,6 +50,7 @@ pub struct HttpSink {
     name: String,
     payload: HttpPayload,
     content_type: &'static str,
+    headers: Vec<(HeaderName, SecretText)>,
     client: OnceLock<Client>,
 }
 
@@ -59,7 +66,8 @@ impl HttpSink {
             return Err(format!("`{url}` is no address of a server: it begins with http:// or https://"));
         }
         let (payload, content_type) = (HttpPayload::Record, "application/json");
-        Ok(HttpSink { url: parsed, name: name.into(), payload, content_type, client: OnceLock::new() })
+        let (name, headers) = (name.into(), Vec::new());
+        Ok(HttpSink { url: parsed, name, payload, content_type, headers, client: OnceLock::new() })
     }
 
     /// Sets how records are divided among requests.
@@ -72,6 +80,45 @@ impl HttpSink {
     #[must_use]
     pub fn content_type(self, content_type: &'static str) -> Self {
         HttpSink { content_type, ..self }
+    }
+
+    /// Adds a header to every request. Its value is made when the sink is opened, and shown nowhere.
+    ///
+    /// # Errors
+    /// If this cannot be the name of a header, or the sink sets it itself.
+    pub fn header(mut self, name: &str, value: SecretText) -> std::result::Result<Self, String> {
+        HttpSink::is_header(name)?;
+        let name = HeaderName::try_from(name).map_err(|error| error.to_string())?;
+        self.headers.push((name, value));
+        Ok(self)
+    }
+
+    /// Checks the name of a header.
+    ///
+    /// # Errors
+    /// If this cannot be the name of a header, or the sink sets it itself.
+    pub fn is_header(name: &str) -> std::result::Result<(), String> {
+        match HeaderName::try_from(name) {
+            Err(_) => Err(format!("`{name}` cannot be the name of a header")),
+            Ok(own) if [KEY_HEADER, CONTENT_LENGTH, HOST, TRANSFER_ENCODING].contains(&own) => {
+                Err(format!("the header `{name}` is set by the sink itself"))
+            }
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Makes the headers, and the secrets that no message may show.
+    fn make_headers(&self) -> Result<HeaderMap> {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        for (name, value) in &self.headers {
+            let mut value = HeaderValue::try_from(value.reveal()?).map_err(|_| {
+                Error::other(format!("the header `{name}` would have characters that no header can have"))
+            })?;
+            value.set_sensitive(true);
+            headers.insert(name.clone(), value);
+        }
+        Ok(headers)
     }
 
     fn client(&self) -> Result<Client> {
@@ -92,7 +139,8 @@ impl HttpSink {
 
 impl StreamSink for HttpSink {
     fn open(&self, partition: u16, _: u16) -> Result<Box<dyn SinkWriter>> {
-        Ok(Box::new(HttpWriter { sink: self.clone(), client: self.client()?, partition }))
+        let headers = self.make_headers()?;
+        Ok(Box::new(HttpWriter { sink: self.clone(), client: self.client()?, headers, partition }))
     }
 }
 
@@ -100,6 +148,7 @@ impl StreamSink for HttpSink {
 struct HttpWriter {
     sink: HttpSink,
     client: Client,
+    headers: HeaderMap,
     partition: u16,
 }
 
@@ -136,12 +185,22 @@ impl HttpWriter {
         }
     }
 
+    /// Replaces the values of headers in the words of a server, which may repeat what it was sent.
+    fn masked(&self, said: String) -> String {
+        let values = self.headers.values().filter(|value| value.is_sensitive());
+        values.filter_map(|value| std::str::from_utf8(value.as_bytes()).ok()).fold(said, |said, value| {
+            // A scheme such as `Bearer` is no secret, the word behind it is.
+            let secret = value.rsplit(' ').next().unwrap_or(value);
+            if secret.is_empty() { said } else { said.replace(secret, "***") }
+        })
+    }
+
     /// Sends a body until the server has taken or refused it.
     async fn post(&self, key: &str, body: Vec<u8>) -> Result<()> {
         let (url, mut pause_ms) = (&self.sink.url, PAUSE_MS_MIN);
         loop {
-            let request = self.client.post(url.clone()).header("Idempotency-Key", key);
-            let sent = request.header(CONTENT_TYPE, self.sink.content_type).body(body.clone()).send().await;
+            let request = self.client.post(url.clone()).headers(self.headers.clone()).header(KEY_HEADER, key);
+            let sent = request.body(body.clone()).send().await;
             let wait_ms = match sent {
                 Ok(answer) if answer.status().is_success() => return Ok(()),
                 Ok(answer) if may_pass(&answer) => {
@@ -154,6 +213,7 @@ impl HttpWriter {
                     let begins: String =
                         answer.text().await.unwrap_or_default().trim().chars().take(SHOWN_CHARS_MAX).collect();
                     let sent: String = String::from_utf8_lossy(&body).chars().take(SHOWN_CHARS_MAX).collect();
+                    let begins = self.masked(begins);
                     let said = if begins.is_empty() { String::new() } else { format!(", {begins:?}") };
                     return Err(Error::other(format!("POST {url} was refused with {status}{said}; sent was {sent}")));
                 }

@@ -4,7 +4,7 @@ use super::{
     Pipeline, StepNode, StepWork, Steps, add,
     call::CallTarget,
     facts,
-    sink::StreamSink,
+    sink::{SinkPart, StreamSink},
     source::{StreamSource, open_split},
 };
 use crate::{
@@ -19,13 +19,14 @@ use crate::{
         chain::{AnyPush, BoxPush, Each, Last, StageProgram, StatelessProgram, any, fan_out, sender, typed},
     },
     step::{
-        KeyedRecord, PaneResult,
+        KeyedRecord, PaneOutputs, PaneResult,
         call::{CallProgram, spread_sender},
         client_ids::{OncePerId, id_sender},
         combine::CombineProgram,
-        join::{Join, JoinRange, decode_side},
+        join::{Join, JoinRange, Side, decode_side},
         keyed_sender,
         lifted::lifted_sender,
+        lookup::LookupProgram,
         process::{KeyedProcess, ProcessProgram},
         session::SessionProgram,
     },
@@ -155,6 +156,31 @@ impl<T: StreamData> Stream<T> {
         )
     }
 
+    /// Turns every record into a record of one of two streams.
+    pub fn divide<A: StreamData, B: StreamData>(
+        &self,
+        name: &str,
+        function: impl Fn(T) -> Side<A, B> + Send + Sync + 'static,
+    ) -> (Stream<A>, Stream<B>) {
+        self.map(name, function).sides(&format!("{name} left"), &format!("{name} right"))
+    }
+
+    /// Turns every record into any number of others, or into a failure, which goes to a stream of its own.
+    pub fn flat_map_or_divert<U: StreamData, E: StreamData, I: IntoIterator<Item = U>>(
+        &self,
+        name: &str,
+        function: impl Fn(T) -> Result<I, E> + Send + Sync + 'static,
+    ) -> (Stream<U>, Stream<E>) {
+        let both = self.flat_map(name, move |record| {
+            let (good, bad) = match function(record) {
+                Ok(records) => (Some(records), None),
+                Err(failure) => (None, Some(failure)),
+            };
+            good.into_iter().flatten().map(Side::Left).chain(bad.map(Side::Right))
+        });
+        both.sides(&format!("{name} good"), &format!("{name} errors"))
+    }
+
     /// Passes every record on once, by an id that its client chose: of any number of copies, in any order, the first.
     ///
     /// Ids are remembered until the watermark is `horizon_ms` past their record's time. A record that comes later still
@@ -269,21 +295,41 @@ impl<T: StreamData> Stream<T> {
 
     /// Writes every record to a sink, encoded by a function that appends its bytes.
     pub fn sink(&self, name: &str, sink: impl StreamSink, encode: impl Fn(&T, &mut Vec<u8>) + Send + Sync + 'static) {
-        let encode = Arc::new(encode);
+        let (encode, step) = (Arc::new(encode), Arc::<str>::from(name));
+        let sink: Arc<dyn StreamSink> = Arc::new(sink);
+        let parts = sink.parts();
         let make = move |at: usize| {
-            let (encode, mut bytes) = (encode.clone(), Vec::new());
-            any::<T>(Last(move |bundle: &mut Bundle, record: T, _| {
+            let (encode, parts, step, mut bytes) = (encode.clone(), parts.clone(), step.clone(), Vec::new());
+            let mut part: Option<Arc<SinkPart>> = None;
+            any::<T>(Last(move |bundle: &mut Bundle, record: T, time| {
+                if let Some(parts) = &parts
+                    && !part.as_ref().is_some_and(|part| part.start <= time && time < part.end)
+                {
+                    match parts.of(time) {
+                        Ok(found) => part = Some(Arc::new(found)),
+                        Err(message) => return bundle.fail(StreamError::Step { name: step.to_string(), message }),
+                    }
+                }
                 bytes.clear();
                 encode(&record, &mut bytes);
-                bundle.write(at, &bytes);
+                bundle.write(at, part.as_ref(), &bytes);
             }))
         };
         let work = StepWork::Sink {
             make: Arc::new(make),
             program: Arc::new(|first| Box::new(StatelessProgram(typed::<T>(first))) as Box<dyn StageProgram>),
-            sink: Arc::new(sink),
+            sink,
         };
         let _end: Stream<T> = self.then(name, StepKind::Sink, vec![self.step], work);
+    }
+}
+
+impl<A: StreamData, B: StreamData> Stream<Side<A, B>> {
+    /// Takes records of two kinds apart.
+    pub fn sides(&self, left: &str, right: &str) -> (Stream<A>, Stream<B>) {
+        let of_left = |side| if let Side::Left(record) = side { Some(record) } else { None };
+        let of_right = |side| if let Side::Right(record) = side { Some(record) } else { None };
+        (self.flat_map(left, of_left), self.flat_map(right, of_right))
     }
 }
 
@@ -295,6 +341,29 @@ impl<K: StreamData, V: StreamData> KeyedStream<K, V> {
         windowing: Windowing,
         combine: C,
     ) -> Stream<PaneResult<K, C::Out>> {
+        self.combine_into(name, windowing, combine, PaneOutputs { pane: |pane| pane, late: None })
+    }
+
+    /// Combines the records of each key and window, and gives those apart that came after all their windows. They must be
+    /// seen one by one, so nothing is combined before the shuffle.
+    pub fn combine_with_late<C: Combine<In = V>>(
+        &self,
+        name: &str,
+        windowing: Windowing,
+        combine: C,
+    ) -> (Stream<PaneResult<K, C::Out>>, Stream<KeyedRecord<K, V>>) {
+        let outputs = PaneOutputs { pane: Side::Left, late: Some(Side::Right) };
+        let both = self.combine_into(name, windowing, combine, outputs);
+        both.sides(&format!("{name} results"), &format!("{name} late"))
+    }
+
+    fn combine_into<C: Combine<In = V>, O: StreamData>(
+        &self,
+        name: &str,
+        windowing: Windowing,
+        combine: C,
+        outputs: PaneOutputs<K, C, O>,
+    ) -> Stream<O> {
         windowing.kind.assert_positive();
         let kind = StepKind::Combine { laws: combine.laws(), windowing };
         let state = format!("{name}: {windowing:?} {}", combine.state());
@@ -306,16 +375,31 @@ impl<K: StreamData, V: StreamData> KeyedStream<K, V> {
         let program = move |next: AnyPush, is_lifted| -> Box<dyn StageProgram> {
             let (combine, next) = (combine.clone(), typed(next));
             match windowing.kind.merges() {
-                true => Box::new(SessionProgram::<K, C>::new(combine, windowing, next)),
-                false => Box::new(CombineProgram::<K, C>::new(combine, windowing, is_lifted, next)),
+                true => Box::new(SessionProgram::<K, C, O>::new(combine, windowing, outputs, next)),
+                false => Box::new(CombineProgram::<K, C, O>::new(combine, windowing, is_lifted, outputs, next)),
             }
         };
         let work = StepWork::Stateful { senders: vec![Arc::new(sender)], program: Arc::new(program) };
         let combined = self.keyed.then(name, kind, vec![self.keyed.step], work);
         let mut steps = combined.steps.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         steps[combined.step].facts.state = state;
+        steps[combined.step].facts.gives_late = outputs.late.is_some();
         drop(steps);
         combined
+    }
+
+    /// Gives every record the row that a table has for its key: the latest one that is not after the record.
+    ///
+    /// The table is a stream, and its rows are kept in the state of this step. A record waits until the watermarks of both
+    /// have passed its time, so its row does not depend on what came first. One that comes late gets the row that holds
+    /// then.
+    pub fn lookup<W: StreamData>(&self, name: &str, table: &KeyedStream<K, W>) -> Stream<(K, V, Option<W>)> {
+        let program =
+            move |next: AnyPush, _| -> Box<dyn StageProgram> { Box::new(LookupProgram::<K, V, W>::new(typed(next))) };
+        let senders: Vec<Arc<dyn Fn(usize, bool) -> AnyPush + Send + Sync>> =
+            vec![Arc::new(|edge, _| keyed_sender::<K, V>(edge)), Arc::new(|edge, _| keyed_sender::<K, W>(edge))];
+        let work = StepWork::Stateful { senders, program: Arc::new(program) };
+        self.keyed.then(name, StepKind::Stateful, vec![self.keyed.step, table.keyed.step], work)
     }
 
     /// Keeps state and timers of one's own per key. `make` makes the process of a partition.

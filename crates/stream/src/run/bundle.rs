@@ -4,7 +4,9 @@ use crate::{
     block::{BLOCK_BYTES_MAX, BlockBuilder, RECORD_BYTES_MAX},
     error::StreamError,
     event_time::EventTime,
+    pipeline::sink::SinkPart,
 };
+use std::sync::Arc;
 
 /// Tags of rows in a partition's state are below this.
 pub(crate) const TAGS: usize = 5;
@@ -15,14 +17,25 @@ pub(crate) const KEY_BYTES_MAX: usize = 400;
 /// Bytes of a chunk for a sink, unless one record is larger.
 const CHUNK_BYTES_MAX: usize = 256 << 10;
 
+/// Chunks for sinks after which a bundle takes no further record: each is a row, and a part has another.
+const CHUNKS_MAX: usize = 24;
+
+/// Whole encoded records for a sink, or for one of its parts.
+pub(crate) struct ChunkBytes {
+    pub(crate) part: Option<Arc<SinkPart>>,
+    pub(crate) bytes: Vec<u8>,
+}
+
 /// The outputs of a bundle. Steps push into it; the partition takes it out.
 pub(crate) struct Bundle {
     /// For each outgoing edge, the records for each destination.
     edges: Vec<Vec<Destination>>,
     /// Emptied builders of blocks, with their memory.
     spare: Vec<BlockBuilder>,
-    /// For each sink, chunks of whole encoded records.
-    pub(crate) sinks: Vec<Vec<Vec<u8>>>,
+    /// For each sink, its chunks.
+    pub(crate) sinks: Vec<Vec<ChunkBytes>>,
+    /// The number of chunks.
+    pub(crate) chunks: usize,
     /// Bytes of all records so far.
     pub(crate) bytes: usize,
     /// Records that were made.
@@ -72,7 +85,8 @@ impl Bundle {
         Bundle {
             edges: destinations.iter().map(|count| (0..*count).map(|_| Destination::default()).collect()).collect(),
             spare: Vec::new(),
-            sinks: vec![Vec::new(); sinks],
+            sinks: (0..sinks).map(|_| Vec::new()).collect(),
+            chunks: 0,
             bytes: 0,
             records: 0,
             late: 0,
@@ -93,6 +107,12 @@ impl Bundle {
         (self.number, self.watermark, self.now_ms) = (number, watermark, now_ms);
         (self.bytes, self.records, self.late, self.skipped) = (0, 0, 0, 0);
         self.earliest_due = [None; TAGS];
+        self.chunks = 0;
+    }
+
+    /// No further record should be taken, though there is room for its bytes.
+    pub(crate) fn has_many_chunks(&self) -> bool {
+        self.chunks >= CHUNKS_MAX
     }
 
     /// Adds a record for the partition that has its key. A key may be encoded as no bytes at all, as `()` is.
@@ -124,15 +144,22 @@ impl Bundle {
         self.records += 1;
     }
 
-    /// Adds an encoded record for a sink.
-    pub(crate) fn write(&mut self, sink: usize, record: &[u8]) {
+    /// Adds an encoded record for a sink, or for one of its parts.
+    pub(crate) fn write(&mut self, sink: usize, part: Option<&Arc<SinkPart>>, record: &[u8]) {
         if record.len() > RECORD_BYTES_MAX {
             return self.fail(StreamError::TooLarge { key: 0, value: record.len() });
         }
-        let chunks = &mut self.sinks[sink];
-        match chunks.last_mut().filter(|chunk| chunk.len() + record.len() <= CHUNK_BYTES_MAX) {
-            Some(chunk) => chunk.extend_from_slice(record),
-            None => chunks.push(record.to_vec()),
+        let of_part =
+            |chunk: &&mut ChunkBytes| chunk.part.as_ref().map(|part| &part.name) == part.map(|part| &part.name);
+        let has_room = |chunk: &&mut ChunkBytes| chunk.bytes.len() + record.len() <= CHUNK_BYTES_MAX;
+        // The last chunk of the part: records stay in order.
+        let open = self.sinks[sink].iter_mut().rev().find(of_part).filter(has_room);
+        match open {
+            Some(chunk) => chunk.bytes.extend_from_slice(record),
+            None => {
+                self.sinks[sink].push(ChunkBytes { part: part.cloned(), bytes: record.to_vec() });
+                self.chunks += 1;
+            }
         }
         self.bytes += record.len();
         self.records += 1;

@@ -213,6 +213,14 @@ impl Cells {
         Ok((name, state))
     }
 
+    /// Returns the state of a cell, which this bundle does not change by that; `None` if there is none.
+    pub(crate) fn look<S: StreamData>(&mut self, id: CellId) -> Result<Option<&S>, BadValue> {
+        match &mut self.cells[id.0 as usize].content {
+            CellContent::Absent => Ok(None),
+            content => Ok(content.live()?.as_ref()),
+        }
+    }
+
     /// Sets or deletes the state of a cell.
     pub(crate) fn set<S: StreamData>(&mut self, id: CellId, state: Option<S>) -> Result<(), BadValue> {
         *self.state(id)?.1 = state;

@@ -58,6 +58,7 @@ impl Partition {
     fn has_room(&self, taken: usize) -> bool {
         taken < self.room.records
             && self.bundle.bytes < BUNDLE_BYTES
+            && !self.bundle.has_many_chunks()
             && self.cells.touched() < self.room.state_rows
             && !matches!(&self.program, Program::Stage(program) if program.is_full())
             && self.bundle.problem.is_none()
@@ -71,6 +72,7 @@ impl Partition {
         let read_before = source.bytes_read();
         while taken < limit
             && self.bundle.bytes < BUNDLE_BYTES
+            && !self.bundle.has_many_chunks()
             && source.bytes_read().saturating_sub(read_before) < INPUT_BYTES_MAX
             && self.bundle.problem.is_none()
         {
@@ -92,6 +94,9 @@ impl Partition {
         if taken > 0 {
             let position = source.position();
             self.meta.positions[0] = seams::position(self.meta.positions[0].take(), position.clone());
+            if seams::tells_source_early() {
+                source.committed(&position)?;
+            }
             effects.push(Effect::TellSource(position));
         }
         self.meta.counts.records_in += taken as u64;

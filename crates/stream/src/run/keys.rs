@@ -6,6 +6,7 @@
 //! | `stream/NAME` | `plan`; `result`; per partition its meta row (`m`) and what it tells the others (`p`) |
 //! | queue `stream/NAME` | a row per partition that has not ended; its claim is the right to be the partition's one writer |
 //! | `stream/NAME/in…`, `/out…`, `/state…` | inbox, outbox and keyed state of a partition |
+//! | `stream/NAME/parts…` | the places in the parts of its sinks, such as the files of days |
 //! | `stream/NAME/ids…` | the ids of clients that a partition has seen, one group per time bucket |
 //! | `stream/NAME/seen…` | the catalog of a partition, one group per time bucket, so that a bucket is dropped whole |
 
@@ -94,6 +95,10 @@ impl StreamKeys {
 
     pub(crate) fn state(&self, station: Station) -> Group {
         self.of("/state", station)
+    }
+
+    pub(crate) fn sink_parts(&self, station: Station) -> Group {
+        self.of("/parts", station)
     }
 
     pub(crate) fn seen(&self, station: Station, bucket: u64) -> Group {

@@ -88,7 +88,13 @@ impl ChunkPlace {
         let mut hasher = crc32fast::Hasher::new_with_initial_len(crc, offset);
         hasher.update(&bytes);
         *self = ChunkPlace { number: number + 1, offset: offset + bytes.len() as u64, crc: hasher.finalize() };
-        SinkChunk { number, offset, crc_before: crc, bytes: Row::from(bytes) }
+        SinkChunk { part: String::new(), number, offset, crc_before: crc, bytes: Row::from(bytes) }
+    }
+
+    /// Returns the chunk at this place of a part; the numbers are those of the whole sink.
+    pub(crate) fn take_for_part(&mut self, part: String, next_number: &mut u64, bytes: Vec<u8>) -> SinkChunk {
+        let number = std::mem::replace(next_number, *next_number + 1);
+        SinkChunk { part, number, ..self.take(bytes) }
     }
 }
 

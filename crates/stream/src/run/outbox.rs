@@ -3,10 +3,12 @@
 //! again and no user code runs for it. **Nothing goes out before the commit that made it is durable.**
 
 use super::{
+    bundle::ChunkBytes,
     keys::{Station, block_name, chunk_name},
     meta::Published,
     options::EdgeMode,
     partition::{Partition, Program, SHARD, Stop},
+    sink_parts::OpenParts,
     slow_writes::SlowWrites,
     transport::StreamMessage,
 };
@@ -47,6 +49,8 @@ pub(crate) enum Effect {
     Send(Name),
     /// Writes a chunk of the outbox to its sink.
     Write(Name),
+    /// Seals the part of this name of a sink.
+    Seal(usize, String),
     /// Tells the source that everything before a position is durable.
     TellSource(Vec<u8>),
     /// Sends a message.
@@ -75,7 +79,8 @@ struct Unacknowledged {
 pub(crate) struct Outbox {
     blocks: BTreeMap<Name, Unacknowledged>,
     bytes: usize,
-    chunks: BTreeMap<Name, (usize, SinkChunk)>,
+    pub(super) chunks: BTreeMap<Name, (usize, SinkChunk)>,
+    pub(super) parts: OpenParts,
     /// Rows that were acknowledged or written, to be deleted by the next bundle.
     pub(super) done: Vec<Name>,
     /// Effects that wait for a sync, in order of commits.
@@ -95,7 +100,7 @@ impl Outbox {
     }
 
     pub(crate) fn has_changes(&self) -> bool {
-        !self.done.is_empty()
+        !self.done.is_empty() || self.parts.has_sealed()
     }
 
     /// Nothing waits for a sync.
@@ -109,6 +114,7 @@ impl Outbox {
             && self.chunks.is_empty()
             && self.slow.is_empty()
             && self.waiting.is_empty()
+            && self.parts.is_empty()
             && self.done.len() <= DELETED_MAX
     }
 
@@ -174,6 +180,7 @@ impl Partition {
                 let Some((sink, chunk)) = self.outbox.chunks.remove(&name) else { return Ok(()) };
                 self.write_chunk(sink, name, chunk)
             }
+            Effect::Seal(sink, part) => self.seal_part(sink, part),
         }
     }
 
@@ -271,14 +278,20 @@ impl Partition {
             }
         }
         for (sink, chunks) in self.bundle.sinks.iter_mut().enumerate() {
-            for bytes in chunks.drain(..) {
-                let chunk = self.meta.chunks[sink].take(bytes);
+            for ChunkBytes { part, bytes } in chunks.drain(..) {
+                let place = &mut self.meta.chunks[sink];
+                let chunk = match part {
+                    None => place.take(bytes),
+                    Some(part) => self.outbox.parts.take(sink, &part.name, &mut place.number, bytes),
+                };
                 let name = chunk_name(u16::try_from(sink).expect("few sinks"), chunk.number);
                 batch.put(Key { group: keys.outbox(station), name: name.clone() }, chunk.to_row());
                 self.outbox.chunks.insert(name.clone(), (sink, chunk));
                 effects.push(Effect::Write(name));
             }
         }
+        self.outbox.parts.commit_into(batch, &keys.sink_parts(station));
+        effects.extend(self.outbox.parts.due(self.meta.watermark_out));
     }
 
     /// The promises that hold from this commit on, one for every receiver on a retry edge.
@@ -360,6 +373,8 @@ impl Partition {
                 break;
             }
         }
+        self.load_parts().await?;
+        effects.extend(self.outbox.parts.due(self.meta.watermark_out));
         effects.extend(self.promise());
         self.resume_sinks()?;
         self.outbox.committed(self.runtime.records.position(), effects);
@@ -373,9 +388,10 @@ impl Partition {
     /// Lets every sink look at its place before anything is written there.
     fn resume_sinks(&mut self) -> Result<(), Stop> {
         for (sink, place) in self.meta.chunks.iter().enumerate() {
-            let waiting = self.outbox.chunks.values().filter(|(of, _)| *of == sink).map(|(_, chunk)| chunk.offset);
+            let is_of = |(of, chunk): &&(usize, SinkChunk)| *of == sink && chunk.part.is_empty();
+            let waiting = self.outbox.chunks.values().filter(is_of).map(|(_, chunk)| chunk.offset);
             let written = waiting.min().unwrap_or(place.offset);
-            let resumed = self.outbox.writers[sink].resume(written, place.offset);
+            let resumed = self.outbox.writers[sink].resume("", written, place.offset);
             resumed.map_err(|error| io_error(self.sink_name(sink), error))?;
         }
         Ok(())

@@ -158,7 +158,8 @@ impl Partition {
         if let Some(problem) = self.bundle.problem.take() {
             return Err(Stop::Failed(problem));
         }
-        if self.bundle.bytes > BUNDLE_BYTES_MAX && self.room.records > 1 {
+        let has_too_many_chunks = self.bundle.chunks > self.runtime.records.batch_limits().ops_max / 8;
+        if (self.bundle.bytes > BUNDLE_BYTES_MAX || has_too_many_chunks) && self.room.records > 1 {
             return Err(Stop::Oversized { records_max: self.room.records });
         }
         if self.bundle.bytes > BUNDLE_BYTES_MAX {
@@ -306,6 +307,7 @@ impl Partition {
         let mut batch = Batch::new(SHARD);
         let claim = (self.claim.key(keys), self.claim.row());
         seams::require_writer(&mut batch, claim, (keys.meta(station), self.meta_row.clone()));
+        self.find_parts().await?;
         self.store_outputs(&mut batch, &mut effects);
         match self.call_effect() {
             Some(Effect::Call { opened, ended }) if seams::calls_before_commit() => self.begin_calls(opened, ended),

@@ -5,6 +5,7 @@ use super::{
     keys::{Station, StreamKeys},
     meta::{ChunkPlace, Meta},
     partition::SHARD,
+    sink_parts::{PartPlace, part_of, place_of},
     status::InstalledPlan,
     worker::StreamResult,
 };
@@ -33,6 +34,8 @@ const PIECE_BYTES: usize = 64 << 10;
 pub struct SinkTotal {
     /// The sink.
     pub sink: String,
+    /// The part of the sink, such as the file of a day; empty if it has none.
+    pub part: String,
     /// The partition.
     pub partition: u16,
     /// The number of partitions.
@@ -45,7 +48,7 @@ pub struct SinkTotal {
 
 impl SinkTotal {
     pub(crate) fn new(sink: String, partition: u16, of: u16, place: ChunkPlace) -> Self {
-        SinkTotal { sink, partition, of, bytes: place.offset, crc: place.crc }
+        SinkTotal { sink, part: String::new(), partition, of, bytes: place.offset, crc: place.crc }
     }
 }
 
@@ -94,29 +97,76 @@ pub async fn sink_bytes(records: &dyn Records, name: &str) -> Result<Vec<SinkByt
     let keys = StreamKeys::new(name);
     let Some(row) = get_one(records, SHARD, keys.plan()).await? else { return Ok(Vec::new()) };
     let installed = data::decode::<InstalledPlan>(&row)?;
-    if let Some(row) = get_one(records, SHARD, keys.result()).await? {
-        let totals = data::decode::<StreamResult>(&row)?.sinks;
-        return Ok(totals.into_iter().map(|total| SinkBytes { total, waiting: Vec::new() }).collect());
-    }
     let mut all = Vec::new();
+    let result = get_one(records, SHARD, keys.result()).await?;
+    if let Some(row) = &result {
+        let totals = data::decode::<StreamResult>(row)?.sinks;
+        all.extend(totals.into_iter().map(|total| SinkBytes { total, waiting: Vec::new() }));
+    }
     for (stage, ((_, of), sinks)) in (0..).zip(installed.stages.into_iter().zip(installed.sinks)) {
         for station in (0..of).filter(|_| !sinks.is_empty()).map(|partition| Station { stage, partition }) {
-            let Some(row) = get_one(records, SHARD, keys.meta(station)).await? else { continue };
-            let mut waiting: Vec<Vec<SinkChunk>> = vec![Vec::new(); sinks.len()];
-            let scan = Scan::of(keys.outbox(station), SCAN_ROWS_MAX);
-            for (name, row) in records.scan(SHARD, scan).await?.rows {
-                if let Some((sink, [_, _, _, _, _, _, _, _])) = name.as_bytes().split_first_chunk::<2>()
-                    && let Some(of_sink) = waiting.get_mut(usize::from(u16::from_be_bytes(*sink)))
-                {
-                    of_sink.push(SinkChunk::from_row(&row)?);
-                }
-            }
-            let places = Meta::from_row(&row)?.chunks;
-            for ((sink, place), waiting) in sinks.iter().zip(places).zip(waiting) {
-                let total = SinkTotal::new(sink.clone(), station.partition, of, place);
+            let chunks = waiting_chunks(records, &keys, station, sinks.len()).await?;
+            let waiting_of = |sink: usize, part: &str| -> Vec<SinkChunk> {
+                chunks[sink].iter().filter(|chunk| chunk.part == part).cloned().collect()
+            };
+            for (sink, part, place) in parts(records, &keys, station).await? {
+                let name = sinks.get(sink).ok_or(StreamError::Damaged("a part belongs to no sink"))?;
+                let place = ChunkPlace { number: 0, offset: place.offset, crc: place.crc };
+                let mut total = SinkTotal::new(name.clone(), station.partition, of, place);
+                let waiting = waiting_of(sink, &part);
+                total.part = part;
                 all.push(SinkBytes { total, waiting });
+            }
+            let Some(row) = get_one(records, SHARD, keys.meta(station)).await? else { continue };
+            for (sink, (name, place)) in sinks.iter().zip(Meta::from_row(&row)?.chunks).enumerate() {
+                let total = SinkTotal::new(name.clone(), station.partition, of, place);
+                all.push(SinkBytes { total, waiting: waiting_of(sink, "") });
             }
         }
     }
     Ok(all)
+}
+
+/// Returns the chunks in the outbox of a partition, for each of its sinks.
+async fn waiting_chunks(
+    records: &dyn Records,
+    keys: &StreamKeys,
+    station: Station,
+    sinks: usize,
+) -> Result<Vec<Vec<SinkChunk>>, StreamError> {
+    let (mut waiting, mut after) = (vec![Vec::new(); sinks], None);
+    loop {
+        let page = records.scan(SHARD, Scan::of(keys.outbox(station), SCAN_ROWS_MAX).after(after)).await?;
+        after = page.rows.last().map(|(name, _)| name.clone());
+        for (name, row) in page.rows {
+            if let Some((sink, [_, _, _, _, _, _, _, _])) = name.as_bytes().split_first_chunk::<2>()
+                && let Some(of_sink) = waiting.get_mut(usize::from(u16::from_be_bytes(*sink)))
+            {
+                of_sink.push(SinkChunk::from_row(&row)?);
+            }
+        }
+        if !page.more {
+            return Ok(waiting);
+        }
+    }
+}
+
+/// Returns the parts of the sinks of a partition, each with the number of its sink.
+async fn parts(
+    records: &dyn Records,
+    keys: &StreamKeys,
+    station: Station,
+) -> Result<Vec<(usize, String, PartPlace)>, StreamError> {
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let page = records.scan(SHARD, Scan::of(keys.sink_parts(station), SCAN_ROWS_MAX).after(after)).await?;
+        after = page.rows.last().map(|(name, _)| name.clone());
+        for (name, row) in page.rows {
+            let (sink, part) = part_of(&name).ok_or(StreamError::Damaged("the row of a sink's part has no name"))?;
+            found.push((sink, part, place_of(&row)?));
+        }
+        if !page.more {
+            return Ok(found);
+        }
+    }
 }

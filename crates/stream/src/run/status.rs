@@ -169,7 +169,7 @@ pub async fn remove(records: &dyn Records, name: &str, locks: Option<&Path>) -> 
     for (stage, (_, partitions)) in (0..).zip(installed) {
         for station in (0..partitions).map(|partition| Station { stage, partition }) {
             let mut batch = Batch::new(SHARD);
-            for group in [keys.inbox(station), keys.outbox(station), keys.state(station)] {
+            for group in [keys.inbox(station), keys.outbox(station), keys.state(station), keys.sink_parts(station)] {
                 batch.delete_group(group);
             }
             if let Some(row) = get_one(records, SHARD, keys.meta(station)).await? {

@@ -1,7 +1,7 @@
 //! Combines the records of each key and window, for windows that do not merge. One cell holds one pane. Open panes are
 //! named by their window's end, so the store's order finds those that the watermark has passed, without timers.
 
-use super::{CLOCK, CLOSED, OPEN, PaneResult, clock_time, give};
+use super::{CLOCK, CLOSED, OPEN, PaneOutputs, clock_time};
 use crate::{
     combine::{Combine, Partial},
     data::{self, BadValue, StreamData},
@@ -16,7 +16,7 @@ use crate::{
 use onceflow_core::{Name, Row};
 
 /// The program of a combine.
-pub(crate) struct CombineProgram<K: StreamData, C: Combine> {
+pub(crate) struct CombineProgram<K: StreamData, C: Combine, O> {
     combine: C,
     windowing: Windowing,
     is_lifted: bool,
@@ -25,7 +25,8 @@ pub(crate) struct CombineProgram<K: StreamData, C: Combine> {
     /// The windows of the record that is offered.
     windows: Vec<Window>,
     name: Vec<u8>,
-    next: BoxPush<PaneResult<K, C::Out>>,
+    outputs: PaneOutputs<K, C, O>,
+    next: BoxPush<O>,
 }
 
 struct Kept<C: Combine> {
@@ -50,10 +51,16 @@ struct Due {
     timer: Name,
 }
 
-impl<K: StreamData, C: Combine> CombineProgram<K, C> {
-    pub(crate) fn new(combine: C, windowing: Windowing, is_lifted: bool, next: BoxPush<PaneResult<K, C::Out>>) -> Self {
+impl<K: StreamData, C: Combine, O: StreamData> CombineProgram<K, C, O> {
+    pub(crate) fn new(
+        combine: C,
+        windowing: Windowing,
+        is_lifted: bool,
+        outputs: PaneOutputs<K, C, O>,
+        next: BoxPush<O>,
+    ) -> Self {
         let (kept, due, windows, name) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        CombineProgram { combine, windowing, is_lifted, kept, due, windows, name, next }
+        CombineProgram { combine, windowing, is_lifted, kept, due, windows, name, outputs, next }
     }
 
     fn pane_cell(&mut self, bundle: &Bundle, cells: &mut Cells, tag: u8, end: EventTime, key: &[u8]) -> CellId {
@@ -124,10 +131,21 @@ impl<K: StreamData, C: Combine> CombineProgram<K, C> {
         let (name, pane) = cells.state::<Pane<C::Acc>>(cell)?;
         let Some(pane) = pane else { return Ok(()) };
         let acc = pane.give(self.windowing.trigger.mode, || self.combine.identity());
-        give(&mut self.next, bundle, key_in(name.as_bytes(), 1), (window, timing), self.combine.result(acc))
+        self.outputs.give(
+            &mut self.next,
+            bundle,
+            key_in(name.as_bytes(), 1),
+            (window, timing),
+            self.combine.result(acc),
+        )
     }
 
-    fn fire_one(&mut self, bundle: &mut Bundle, cells: &mut Cells, due: Due) -> Result<(), BadValue> {
+    fn fire_one(&mut self, bundle: &mut Bundle, cells: &mut Cells, mut due: Due) -> Result<(), BadValue> {
+        if let (CLOCK, Some(closed)) = (due.tag, due.closed)
+            && cells.look::<Pane<C::Acc>>(due.cell)?.is_none()
+        {
+            due.cell = closed;
+        }
         let timing = match (cells.get::<Pane<C::Acc>>(due.cell)?, due.tag) {
             (None, _) => None,
             (Some(pane), CLOCK) => pane.at(bundle.now_ms),
@@ -161,7 +179,7 @@ fn window_with_end(kind: WindowKind, end: EventTime) -> Window {
     }
 }
 
-impl<K: StreamData, C: Combine> StageProgram for CombineProgram<K, C> {
+impl<K: StreamData, C: Combine, O: StreamData> StageProgram for CombineProgram<K, C, O> {
     fn offer(
         &mut self,
         bundle: &mut Bundle,
@@ -179,9 +197,14 @@ impl<K: StreamData, C: Combine> StageProgram for CombineProgram<K, C> {
             self.keep(bundle, cells, key, window, Contribution::Partial(partial));
             return Ok(());
         }
-        let mut record: Option<C::In> = Some(data::decode(value)?);
+        let record: C::In = data::decode(value)?;
         let mut windows = std::mem::take(&mut self.windows);
         kind.assign(time, |window| windows.push(window));
+        if windows.iter().all(|window| self.windowing.is_expired(*window, bundle.watermark)) {
+            bundle.late += windows.len() as u64;
+            return self.outputs.give_late(&mut self.next, bundle, key, record, time);
+        }
+        let mut record = Some(record);
         let last = windows.len().saturating_sub(1);
         for (at, window) in windows.drain(..).enumerate() {
             let record = if at == last { record.take() } else { record.clone() };
@@ -204,7 +227,8 @@ impl<K: StreamData, C: Combine> StageProgram for CombineProgram<K, C> {
         if self.windowing.lateness_ms > 0 {
             kinds.push(DueKind { tag: CLOSED, delay_ms: self.windowing.lateness_ms, by_clock: false });
         }
-        if matches!(self.windowing.trigger.early, Some(Early::AfterMs(_))) {
+        let trigger = &self.windowing.trigger;
+        if matches!(trigger.early, Some(Early::AfterMs(_))) || trigger.late_after_ms.is_some() {
             kinds.push(DueKind { tag: CLOCK, delay_ms: 0, by_clock: true });
         }
         kinds
@@ -220,8 +244,9 @@ impl<K: StreamData, C: Combine> StageProgram for CombineProgram<K, C> {
             CLOCK => self.pane_cell(bundle, cells, OPEN, end, key_in(name, 2)),
             _ => cells.found(&due.name, &due.row, bundle.number),
         };
-        let moves = kind.tag == OPEN && self.windowing.lateness_ms > 0;
-        let closed = moves.then(|| self.pane_cell(bundle, cells, CLOSED, end, key_in(name, 1)));
+        // The pane of a timer is open, or closed by now.
+        let needs_closed = kind.tag != CLOSED && self.windowing.lateness_ms > 0;
+        let closed = needs_closed.then(|| self.pane_cell(bundle, cells, CLOSED, end, key_in(name, times)));
         self.due.push(Due { tag: kind.tag, cell, closed, window, timer: due.name.clone() });
     }
 

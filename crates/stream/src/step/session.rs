@@ -1,7 +1,7 @@
 //! Combines the records of each key and session. One cell holds all open sessions of a key, because a record may merge
 //! them; one timer per key wakes it for whichever comes first.
 
-use super::{CLOCK, KEY, PaneResult, TIMER, clock_time, give};
+use super::{CLOCK, KEY, PaneOutputs, TIMER, clock_time};
 use crate::{
     combine::Combine,
     data::{self, BadValue, StreamData},
@@ -24,18 +24,19 @@ struct KeySessions<A> {
 }
 
 /// The program of a combine over sessions.
-pub(crate) struct SessionProgram<K: StreamData, C: Combine> {
+pub(crate) struct SessionProgram<K: StreamData, C: Combine, O> {
     combine: C,
     windowing: Windowing,
     kept: Vec<(CellId, C::In, Window)>,
     due: Vec<(CellId, Name)>,
     name: Vec<u8>,
-    next: BoxPush<PaneResult<K, C::Out>>,
+    outputs: PaneOutputs<K, C, O>,
+    next: BoxPush<O>,
 }
 
-impl<K: StreamData, C: Combine> SessionProgram<K, C> {
-    pub(crate) fn new(combine: C, windowing: Windowing, next: BoxPush<PaneResult<K, C::Out>>) -> Self {
-        SessionProgram { combine, windowing, kept: Vec::new(), due: Vec::new(), name: Vec::new(), next }
+impl<K: StreamData, C: Combine, O: StreamData> SessionProgram<K, C, O> {
+    pub(crate) fn new(combine: C, windowing: Windowing, outputs: PaneOutputs<K, C, O>, next: BoxPush<O>) -> Self {
+        SessionProgram { combine, windowing, kept: Vec::new(), due: Vec::new(), name: Vec::new(), outputs, next }
     }
 
     /// Takes the sessions of a key out of its cell; they are to be put back.
@@ -53,7 +54,7 @@ impl<K: StreamData, C: Combine> SessionProgram<K, C> {
         timing: Timing,
     ) -> Result<(), BadValue> {
         let acc = pane.give(self.windowing.trigger.mode, || self.combine.identity());
-        give(&mut self.next, bundle, key, (window, timing), self.combine.result(acc))
+        self.outputs.give(&mut self.next, bundle, key, (window, timing), self.combine.result(acc))
     }
 
     fn add(
@@ -67,7 +68,9 @@ impl<K: StreamData, C: Combine> SessionProgram<K, C> {
         let mut state = Self::load(cells, cell)?;
         let Some(at) = state.sessions.place(&self.windowing, &self.combine, window, bundle.watermark) else {
             bundle.late += 1;
-            return Self::put_back(cells, cell, state);
+            Self::put_back(cells, cell, state)?;
+            let key = key_in(cells.name(cell).as_bytes(), 0).to_vec();
+            return self.outputs.give_late(&mut self.next, bundle, &key, record, window.start);
         };
         let (window, pane) = &mut state.sessions.open[at];
         if window.end <= bundle.watermark {
@@ -134,7 +137,10 @@ impl<K: StreamData, C: Combine> SessionProgram<K, C> {
             let is_expired = self.windowing.is_expired(window, bundle.watermark);
             let timing = match () {
                 () if is_expired => pane.expired(),
-                () if window.end <= bundle.watermark => pane.closed(),
+                () if window.end <= bundle.watermark => match pane.closed() {
+                    None => pane.at(bundle.now_ms),
+                    on_time => on_time,
+                },
                 () => pane.at(bundle.now_ms),
             };
             if let Some(timing) = timing {
@@ -148,7 +154,7 @@ impl<K: StreamData, C: Combine> SessionProgram<K, C> {
     }
 }
 
-impl<K: StreamData, C: Combine> StageProgram for SessionProgram<K, C> {
+impl<K: StreamData, C: Combine, O: StreamData> StageProgram for SessionProgram<K, C, O> {
     fn offer(
         &mut self,
         bundle: &mut Bundle,

@@ -14,7 +14,7 @@ pub struct Pane<A> {
     waiting: u64,
     /// The watermark has passed the end.
     is_closed: bool,
-    /// When the early result is due, in processing time.
+    /// When the early or late result is due, in processing time.
     due_ms: Option<u64>,
 }
 
@@ -28,7 +28,12 @@ impl<A: Clone> Pane<A> {
     pub fn added(&mut self, trigger: &Trigger, records: u64, now_ms: u64) -> Option<Timing> {
         self.waiting += records;
         match (self.is_closed, trigger.early) {
-            (true, _) => (self.waiting >= trigger.late_count).then_some(Timing::Late),
+            (true, _) => {
+                if let Some(ms) = trigger.late_after_ms {
+                    self.due_ms.get_or_insert(now_ms.saturating_add(ms));
+                }
+                (self.waiting >= trigger.late_count).then_some(Timing::Late)
+            }
             (false, Some(Early::Count(count))) => (self.waiting >= count).then_some(Timing::Early),
             (false, Some(Early::AfterMs(ms))) => {
                 self.due_ms.get_or_insert(now_ms.saturating_add(ms));
@@ -40,8 +45,10 @@ impl<A: Clone> Pane<A> {
 
     /// Says that the watermark has passed the window's end.
     pub fn closed(&mut self) -> Option<Timing> {
-        self.due_ms = None;
         let was_closed = std::mem::replace(&mut self.is_closed, true);
+        if !was_closed {
+            self.due_ms = None;
+        }
         (!was_closed && self.waiting > 0).then_some(Timing::OnTime)
     }
 
@@ -54,10 +61,11 @@ impl<A: Clone> Pane<A> {
     /// Says what time it is.
     pub fn at(&mut self, now_ms: u64) -> Option<Timing> {
         let is_due = self.due_ms.is_some_and(|due| due <= now_ms);
-        (is_due && self.waiting > 0).then_some(Timing::Early)
+        let timing = if self.is_closed { Timing::Late } else { Timing::Early };
+        (is_due && self.waiting > 0).then_some(timing)
     }
 
-    /// Returns when the early result is due, in processing time.
+    /// Returns when the early or late result is due, in processing time.
     pub fn due_ms(&self) -> Option<u64> {
         self.due_ms
     }
@@ -127,10 +135,11 @@ mod tests {
         fn every_record_is_in_the_results_once_or_in_all_that_follow(
             events in prop::collection::vec(happens(), 0..40),
             early in early(),
-            late_count in 1u64..4,
+            late_count in prop_oneof![1u64..4, Just(u64::MAX)],
+            late_after_ms in proptest::option::of(1u64..9),
             discarding: bool,
         ) {
-            let trigger = Trigger { early, late_count, ..if discarding { Trigger::at_end().discarding() } else { Trigger::at_end() } };
+            let trigger = Trigger { early, late_count, late_after_ms, ..if discarding { Trigger::at_end().discarding() } else { Trigger::at_end() } };
             let (sum, mut pane, mut now) = (Sum::<i64>::new(), Pane::new(0i64), 0);
             let (mut results, mut total) = (Vec::new(), 0);
             for event in events {

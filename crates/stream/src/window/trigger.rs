@@ -39,6 +39,8 @@ pub struct Trigger {
     pub early: Option<Early>,
     /// Late records that together give a late result; what is left when the window expires gives one too.
     pub late_count: u64,
+    /// This long (processing time) after the first late record since the last result, there is a late result, too.
+    pub late_after_ms: Option<u64>,
     /// The records that a result covers.
     pub mode: PaneMode,
 }
@@ -46,7 +48,7 @@ pub struct Trigger {
 impl Trigger {
     /// One result at the window's end, and one for every late record.
     pub const fn at_end() -> Self {
-        Trigger { early: None, late_count: 1, mode: PaneMode::Accumulating }
+        Trigger { early: None, late_count: 1, late_after_ms: None, mode: PaneMode::Accumulating }
     }
 
     /// Adds early results.
@@ -61,6 +63,12 @@ impl Trigger {
         Trigger { late_count, ..self }
     }
 
+    /// Late records that come within this time (processing time) together give a result, however many they are.
+    #[must_use]
+    pub const fn late_after(self, ms: u64) -> Self {
+        Trigger { late_count: u64::MAX, late_after_ms: Some(ms), ..self }
+    }
+
     /// Every result covers the records since the last one.
     #[must_use]
     pub const fn discarding(self) -> Self {
@@ -69,6 +77,6 @@ impl Trigger {
 
     /// Counts records, so that it must see each of them.
     pub const fn observes_records(&self) -> bool {
-        matches!(self.early, Some(Early::Count(_))) || self.late_count > 1
+        matches!(self.early, Some(Early::Count(_))) || self.late_count > 1 && self.late_count < u64::MAX
     }
 }

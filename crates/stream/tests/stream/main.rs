@@ -5,11 +5,15 @@ mod backlog;
 mod bed;
 mod calls;
 mod client_ids;
+#[cfg(feature = "testing")]
+mod contract;
 mod crashes;
+mod dated;
 mod files;
 mod kill;
 mod nexmark;
 mod plans;
 mod processes;
 mod rules;
+mod sides;
 mod windows;

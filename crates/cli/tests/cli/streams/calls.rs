@@ -153,7 +153,7 @@ fn wrong_calls_are_errors_of_the_stream_file_at_their_places() {
 sources: { numbers: { generate: \"{'n': n, 'name': 'x'}\", record: { n: int, name: text }, count: 1 } }
 steps:
   none:  { from: numbers, call: nowhere.yaml }
-  lacks: { from: numbers, call: square.yaml }
+  lacks: { from: numbers, call: square.yaml, in: {} }
   other: { from: numbers, call: square.yaml, in: { n: record.name, m: record.n } }
   file:  { from: numbers, call: file.yaml }
   much:  { from: numbers, filter: \"true\", at_most: 3 }
@@ -166,12 +166,6 @@ steps:
            |  none:  { from: numbers, call: nowhere.yaml }
            |                                ^^^^^^^^^^^^
         hint: it is looked for beside the stream file: nowhere.yaml
-
-        error[OF0129]: the flow `square.yaml` needs the input `n`
-          --> stream.yaml:5:33
-           |  lacks: { from: numbers, call: square.yaml }
-           |                                ^^^^^^^^^^^
-        hint: `in: { n: … }`; it is int
 
         error[OF0130]: int is wanted, but `record.name` is text
           --> stream.yaml:6:55
@@ -194,7 +188,7 @@ steps:
           --> stream.yaml:8:43
            |  much:  { from: numbers, filter: "true", at_most: 3 }
            |                                          ^^^^^^^
-        next: 6 problems; `onceflow error CODE` explains one
+        next: 5 problems; `onceflow error CODE` explains one
         -- exit 4
     "#]]);
 }

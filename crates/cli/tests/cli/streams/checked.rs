@@ -50,7 +50,7 @@ sinks:
           --> stream.yaml:9:3
            |  typed:  { generate: n, from: lines }
            |  ^^^^^
-        hint: it is one of `filter`, `map`, `flat_map`, `once`, `combine`, `join`, `call`
+        hint: it is one of `filter`, `map`, `flat_map`, `once`, `combine`, `join`, `enrich`, `call`, `count`, `sum`, `min`, `max`, `mean`, `distinct`, `top`, `fold`
 
         error[OF0104]: step `typed` has no key `generate`
           --> stream.yaml:9:13
@@ -79,7 +79,7 @@ sinks:
           --> stream.yaml:15:42
            |  out: { from: nothing, file: out.jsonl, stdout: true }
            |                                         ^^^^^^
-        hint: it is one of `file`, `stdout`, `http`
+        hint: it is one of `file`, `stdout`, `http`, `sqlite`, `postgres`
         next: 9 problems; `onceflow error CODE` explains one
         -- exit 4
     "#]]);
@@ -124,12 +124,6 @@ sinks:
            |  ok:     { from: lines, filter: "record.user != '' &&" }
            |                                                     ^
 
-        error[OF0116]: nothing is called `user` here
-          --> stream.yaml:7:39
-           |  sure:   { from: lines, map: { name: user, n: record.usr } }
-           |                                      ^^^^
-        hint: did you mean `record.user`?
-
         error[OF0117]: `record` has no field `usr`
           --> stream.yaml:7:48
            |  sure:   { from: lines, map: { name: user, n: record.usr } }
@@ -158,7 +152,7 @@ sinks:
            |                                           ^^^^^^^^^
         hint: `onceflow error OF0141` lists all functions
 
-        error[OF0105]: step `paired` joins by no key
+        error[OF0105]: step `paired` has no key
           --> stream.yaml:12:3
            |  paired: { from: lines, join: { from: valid, key: record.user } }
            |  ^^^^^^
@@ -180,7 +174,7 @@ sinks:
            |  out: { from: lines, file: out.txt, format: text }
            |               ^^^^^
         hint: `map` makes a text of a record; or `format: json`
-        next: 13 problems; `onceflow error CODE` explains one
+        next: 12 problems; `onceflow error CODE` explains one
         -- exit 4
     "#]]);
 }

@@ -244,3 +244,59 @@ sinks: {{ out: {{ from: n, http: \"http://127.0.0.1:{port}/records\" }} }}
     let told = "was refused with 422 Unprocessable Entity, \"no thanks\"; sent was {\"n\":3}";
     assert!(said.contains("error[OF0460]: to out: POST") && said.contains(told), "{said}");
 }
+
+#[test]
+fn secrets_go_into_headers_and_nowhere_else() {
+    let bed = Bed::new();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    bed.write(
+        "stream.yaml",
+        &format!(
+            "stream: sends
+secrets: [TOKEN]
+sources: {{ n: {{ generate: n, count: 2 }} }}
+sinks:
+  out: {{ from: n, http: \"http://127.0.0.1:{port}/\", headers: {{ Authorization: \"Bearer ${{{{ secrets.TOKEN }}}}\", X-Of: a b }} }}
+"
+        ),
+    );
+    let missing = bed.run(&["run", "stream.yaml"]).ends(2);
+    assert!(
+        missing.stderr.contains("the stream takes secrets") && missing.stderr.contains("`TOKEN`"),
+        "{}",
+        missing.stderr
+    );
+    let with_secret = |args: &[&str]| {
+        let mut command = bed.command(args);
+        command.env("TOKEN", "s3cr3t-t0ken");
+        command
+    };
+    // The first request is refused by a server that repeats what it was sent; then both are taken.
+    let server = std::thread::spawn(move || {
+        let mut seen = Vec::new();
+        for (at, stream) in listener.incoming().flatten().take(3).enumerate() {
+            let request = read_message(&stream).expect("a request");
+            let authorization = request.headers["authorization"].clone();
+            let body = format!("not {authorization}");
+            let answer = match at {
+                0 => format!("403 Forbidden\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len()),
+                _ => String::from("200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"),
+            };
+            write!(&stream, "HTTP/1.1 {answer}").expect("an answer");
+            seen.push((authorization, request.headers["x-of"].clone(), request.headers["idempotency-key"].clone()));
+        }
+        seen
+    });
+    let refused = bed.said(with_secret(&["run", "stream.yaml"]).output().expect("it runs")).ends(1);
+    assert!(refused.stderr.contains("not Bearer ***") && !refused.all().contains("s3cr3t"), "{}", refused.stderr);
+    bed.said(with_secret(&["run", "stream.yaml"]).output().expect("it runs")).ends(0);
+    let seen = server.join().expect("a server");
+    assert!(seen.iter().all(|(token, of, _)| token == "Bearer s3cr3t-t0ken" && of == "a b"), "{seen:?}");
+    assert_eq!(seen[0].2, seen[1].2, "the key is the same at the second try");
+    let shown = bed.said(with_secret(&["show", "sends", "--json"]).output().expect("it shows"));
+    assert!(!shown.all().contains("s3cr3t"));
+    for (path, bytes, _) in bed.store() {
+        assert!(!bytes.windows(6).any(|part| part == b"s3cr3t"), "{} has the secret", path.display());
+    }
+}

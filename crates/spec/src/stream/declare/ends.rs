@@ -1,18 +1,23 @@
 //! Reads the ends of a stream: its sources and its sinks.
 
 use super::{
-    HORIZON_MS, IDLE_MS, OnError, RecordOrigin, RecordTarget, StreamSinkDecl, StreamSourceDecl, duration, flag, format,
-    on_error, one_of,
+    DatabaseDecl, HORIZON_MS, IDLE_MS, OnError, RecordOrigin, RecordTarget, SqlDecl, StreamSinkDecl, StreamSourceDecl,
+    duration, flag, format, on_error, one_of,
 };
 use crate::{
-    stream::windows,
+    source::Text,
+    stream::{
+        secret::{self, SecretTemplate},
+        windows,
+    },
     syntax::{
         MapKey, YamlNode,
         fields::{FieldReader, Fields, clipped},
+        step::words_of,
     },
     types,
 };
-use onceflow_stream::{HttpPayload, HttpSink};
+use onceflow_stream::{DatedName, HttpPayload, HttpSink};
 use std::net::{Ipv4Addr, SocketAddr};
 
 pub(super) fn source<'a>(
@@ -20,7 +25,8 @@ pub(super) fn source<'a>(
     name: &'a MapKey,
     mut fields: Fields<'a>,
 ) -> Option<StreamSourceDecl> {
-    let kind = one_of(&mut fields, name, &["file", "stdin", "generate", "http"]);
+    let kind = one_of(&mut fields, name, &["file", "directory", "stdin", "generate", "http"]);
+    let subdirectories = flag(&mut fields, "subdirectories");
     let (id, horizon) = (fields.text("id"), fields.get("horizon"));
     let follow = flag(&mut fields, "follow");
     let idle_ms = fields.get("idle").and_then(|node| reader.duration(node, "`idle`"));
@@ -28,21 +34,34 @@ pub(super) fn source<'a>(
     let every_ms = fields.get("every").and_then(|node| reader.duration(node, "`every`"));
     let (format, ty) = (format(&mut fields), fields.get("record").and_then(|node| types::read(reader, node)));
     let time = fields.text("time");
-    let disorder = fields.get("out_of_order").and_then(|node| duration(reader, node, "`out_of_order`"));
+    let lateness = fields.get("lateness").map(|node| duration(reader, node, "`lateness`"));
+    let earlier_name = fields.take("out_of_order");
+    if let Some((key, _)) = earlier_name {
+        match lateness {
+            None => reader.warn(key.span, String::from("`out_of_order` is called `lateness` now")),
+            Some(_) => {
+                reader.say(key.span, "OF0113", "`out_of_order` is an earlier name of `lateness`", "leave it out")
+            }
+        }
+    }
+    let disorder =
+        lateness.or_else(|| earlier_name.map(|(_, node)| duration(reader, node, "`out_of_order`"))).flatten();
     let on_error = on_error(&mut fields);
     fields.finish();
     let (key, node) = kind?;
     let only = |is_given: bool, what: &str, of: &str| {
-        if is_given && key.name != of {
+        let is_it = key.name == of || of == "file" && key.name == "directory";
+        if is_given && !is_it {
             let message = format!("source `{}` has `{what}`, which goes with `{of}`", name.name);
             reader.say(name.span, "OF0113", message, "");
         }
     };
     only(follow || idle_ms.is_some(), if follow { "follow" } else { "idle" }, "file");
+    only(subdirectories, "subdirectories", "directory");
     only(count.is_some() || every_ms.is_some(), if count.is_some() { "count" } else { "every" }, "generate");
     only(id.is_some() || horizon.is_some(), if id.is_some() { "id" } else { "horizon" }, "http");
-    if key.name == "http" && on_error == OnError::Skip {
-        let message = format!("source `{}` has `on_error: skip`, which does not go with `http`", name.name);
+    if key.name == "http" && on_error != OnError::Stop {
+        let message = format!("source `{}` has `on_error`, which does not go with `http`", name.name);
         reader.say(name.span, "OF0113", message, "a client is told what is wrong with its records");
     }
     let origin = match key.name.as_str() {
@@ -57,6 +76,10 @@ pub(super) fn source<'a>(
         "file" => {
             let pattern = reader.text(node, "`file`")?;
             RecordOrigin::Files { pattern, follow, idle_ms: idle_ms.unwrap_or(IDLE_MS) }
+        }
+        "directory" => {
+            let path = reader.text(node, "`directory`")?;
+            RecordOrigin::Directory { path, subdirectories, follow, idle_ms: idle_ms.unwrap_or(IDLE_MS) }
         }
         "stdin" => {
             must_be_true(reader, node, "`stdin`");
@@ -104,32 +127,66 @@ fn must_be_true(reader: FieldReader<'_>, node: &YamlNode, what: &str) {
     }
 }
 
-pub(super) fn sink<'a>(reader: FieldReader<'a>, name: &'a MapKey, mut fields: Fields<'a>) -> Option<StreamSinkDecl> {
+/// The keys of sinks that go with one kind only.
+const SINK_KEYS: &[(&str, &[&str])] = &[
+    ("send", &["http"]),
+    ("headers", &["http"]),
+    ("password", &["postgres"]),
+    ("table", &["sqlite", "postgres"]),
+    ("key", &["sqlite", "postgres"]),
+];
+
+pub(super) fn sink<'a>(
+    reader: FieldReader<'a>,
+    name: &'a MapKey,
+    mut fields: Fields<'a>,
+    secrets: &[Text],
+) -> Option<StreamSinkDecl> {
     let from = fields.text("from");
-    let kind = one_of(&mut fields, name, &["file", "stdout", "http"]);
-    let send = fields.get("send").map(|node| (node, reader.word(node, "`send`", &["record", "lines"])));
+    let kind = one_of(&mut fields, name, &["file", "stdout", "http", "sqlite", "postgres"]);
+    for (only, of) in SINK_KEYS {
+        if fields.has(only) && kind.is_some_and(|(kind, _)| !of.contains(&kind.name.as_str())) {
+            let of = crate::words::list(of.iter().copied());
+            reader.say(name.span, "OF0113", format!("sink `{}` has `{only}`, which goes with {of}", name.name), "");
+        }
+    }
+    let send = fields.get("send").and_then(|node| reader.word(node, "`send`", &["record", "lines"]));
+    let headers = fields.get("headers").map(|node| headers(reader, node, secrets)).unwrap_or_default();
+    let password = fields.text("password").and_then(|text| secret::read(reader, &text, secrets));
+    let table = fields.text("table");
+    let key = fields.get("key").map(|node| words_of(reader, node, "`key`")).unwrap_or_default();
+    let has_format = fields.has("format");
     let format = format(&mut fields);
     if from.is_none() {
         fields.missing("`from`", "`from: NAME` says what it writes: a source or a step");
     }
-    fields.finish();
-    let (key, node) = kind?;
-    if let Some((send, _)) = send.filter(|_| key.name != "http") {
-        reader.say(send.span, "OF0113", format!("sink `{}` has `send`, which goes with `http`", name.name), "");
+    let is_sql = kind.is_some_and(|(kind, _)| matches!(kind.name.as_str(), "sqlite" | "postgres"));
+    if is_sql && table.is_none() {
+        fields.missing("`table`", "`table: counts` says where its records go, a row each");
     }
-    let to = match key.name.as_str() {
-        "file" => RecordTarget::File(reader.text(node, "`file`")?),
+    if is_sql && has_format {
+        reader.say(name.span, "OF0113", format!("sink `{}` has a `format`, and writes rows", name.name), "");
+    }
+    fields.finish();
+    let (kind, node) = kind?;
+    let to = match kind.name.as_str() {
+        "file" => file(reader, &reader.text(node, "`file`")?)?,
         "http" => {
             let url = reader.text(node, "`http`")?;
             if let Err(why) = HttpSink::new(&url.text, "") {
                 reader.say(url.span, "OF0111", why, "`http: https://example.org/records`");
                 return None;
             }
-            let payload = match send {
-                Some((_, Some("lines"))) => HttpPayload::Lines,
-                _ => HttpPayload::Record,
-            };
-            RecordTarget::Http { url, payload }
+            let payload = if send == Some("lines") { HttpPayload::Lines } else { HttpPayload::Record };
+            RecordTarget::Http { url, payload, headers }
+        }
+        "sqlite" => {
+            let database = DatabaseDecl::Sqlite(reader.text(node, "`sqlite`")?);
+            RecordTarget::Sql(SqlDecl { database, table: table?, key })
+        }
+        "postgres" => {
+            let database = DatabaseDecl::Postgres(reader.text(node, "`postgres`")?, password);
+            RecordTarget::Sql(SqlDecl { database, table: table?, key })
         }
         _ => {
             must_be_true(reader, node, "`stdout`");
@@ -137,4 +194,35 @@ pub(super) fn sink<'a>(reader: FieldReader<'a>, name: &'a MapKey, mut fields: Fi
         }
     };
     Some(StreamSinkDecl { name: name.clone(), from: from?, format, to })
+}
+
+/// Reads the name of a file, which may have a date.
+fn file(reader: FieldReader<'_>, text: &Text) -> Option<RecordTarget> {
+    match DatedName::parse(&text.text) {
+        Ok(Some(dated)) => Some(RecordTarget::Dated(dated)),
+        Ok(None) => Some(RecordTarget::File(DatedName::unescaped(&text.text))),
+        Err(why) => {
+            let hint = "`top-%Y%m%d.jsonl` has year, month and day of its records, `%H`, `%M` and `%S` are hour, minute \
+                        and second, and `%%` is `%`";
+            reader.say(
+                text.span,
+                "OF0165",
+                format!("`{}` cannot be the name of files: {why}", clipped(&text.text)),
+                hint,
+            );
+            None
+        }
+    }
+}
+
+fn headers(reader: FieldReader<'_>, node: &YamlNode, secrets: &[Text]) -> Vec<(String, SecretTemplate)> {
+    let one = |(key, node): &(MapKey, YamlNode)| {
+        if let Err(why) = HttpSink::is_header(&key.name) {
+            reader.say(key.span, "OF0108", why, "`headers: { Authorization: Bearer … }`");
+            return None;
+        }
+        let text = reader.text(node, &format!("header `{}`", key.name))?;
+        Some((key.name.clone(), secret::read(reader, &text, secrets)?))
+    };
+    reader.entries(node, "`headers`").iter().filter_map(one).collect()
 }
