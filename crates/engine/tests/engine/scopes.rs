@@ -2,6 +2,7 @@
 //! store.
 
 mod cases;
+mod damage;
 mod delivered;
 mod ending;
 mod faults;

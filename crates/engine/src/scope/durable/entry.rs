@@ -3,7 +3,7 @@
 
 use super::{
     body::DurableScope,
-    host::{ScopeHost, ScopeHostOptions},
+    host::ScopeHost,
     keys::{DurableEnd, SessionId},
     open_sessions::{OpenSession, end_key, open_key, session_name},
 };
@@ -50,10 +50,7 @@ impl StepHost {
         let store = step.resource::<ScopeStore>().ok_or_else(outside)?;
         let tx = step.tx().ok_or_else(outside)?.clone();
         let name = session_name(step);
-        let options = ScopeHostOptions { shard: store.shard, lease_ms: store.lease_ms, ..ScopeHostOptions::default() };
-        let (records, values, world) = (store.records.clone(), store.values.clone(), store.world.clone());
-        let scopes = [(name.clone(), scope)];
-        let host = ScopeHost::sharing(records, values, world.clone(), options, store.activities.clone(), scopes);
+        let (host, world) = (ScopeHost::of_store(&store, [(name.clone(), scope)]), store.world.clone());
         let (id, end) = (SessionId::of_key(&name, ""), end_key(step.run(), &name));
         Ok(StepHost { host, world, tx, step: step.clone(), name, id, end, is_open: false })
     }

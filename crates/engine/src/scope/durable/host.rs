@@ -4,6 +4,7 @@
 use super::{
     body::DurableScope,
     entry::ScopeStore,
+    hosted::HostedSession,
     keys::{
         Answers, DurableEnd, EventPlace, Header, Hop, Note, SessionId, activity_queue, queue, read_note,
         streamed_prefix,
@@ -32,6 +33,9 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// The pause after the store did not answer.
 const TROUBLE_MS: u64 = 200;
+
+/// The pause after a reply about the opening of a session was lost.
+const LOST_REPLY_MS: u64 = 10;
 
 /// Settings of a host.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +82,16 @@ impl ScopeHost {
         Self::sharing(records, values, world, options, activities, scopes)
     }
 
+    /// Starts a host on the store of an engine, with the places for activities of all that the engine enters.
+    pub(crate) fn of_store(
+        store: &ScopeStore,
+        scopes: impl IntoIterator<Item = (String, Arc<DurableScope>)>,
+    ) -> Arc<Self> {
+        let options = ScopeHostOptions { shard: store.shard, lease_ms: store.lease_ms, ..ScopeHostOptions::default() };
+        let (records, values, world) = (store.records.clone(), store.values.clone(), store.world.clone());
+        Self::sharing(records, values, world, options, store.activities.clone(), scopes)
+    }
+
     /// A kernel that only reads, on the store of an engine.
     pub(super) fn kernel_of(store: &ScopeStore) -> Kernel {
         Kernel {
@@ -91,7 +105,7 @@ impl ScopeHost {
     }
 
     /// Starts a host that shares the places for activities with others.
-    pub(super) fn sharing(
+    fn sharing(
         records: Arc<dyn Records>,
         values: Arc<Values>,
         world: Arc<dyn World>,
@@ -129,17 +143,22 @@ impl ScopeHost {
     /// If the store does not answer, or the host does not offer the scope.
     pub async fn open(&self, scope: &str, key: &str, first: Row) -> Result<SessionId, Error> {
         let id = SessionId::of_key(scope, key);
-        let _false_if_it_was_opened_before = self.commit_opening(self.opening(scope, id, first, id.end())?).await?;
+        let mut opening = self.opening(scope, id, first, id.end())?;
+        opening.put(id.hosted(), write(&HostedSession { scope: scope.to_owned(), key: key.to_owned() }));
+        if !self.commit_opening(opening).await? {
+            // It was opened before, maybe by a program that has the scope in another shape.
+            self.check_format(scope, id).await?;
+        }
         Ok(id)
     }
 
     /// The batch that opens a session whose end is put into this row. Refused if it was opened before.
     pub(super) fn opening(&self, scope: &str, id: SessionId, first: Row, end: Key) -> Result<Batch, Error> {
         let queue = queue(scope);
-        if !self.scopes.contains_key(&queue) {
+        let Some(offered) = self.scopes.get(&queue) else {
             return Err(Error::Inputs(format!("there is no scope `{scope}` here")));
-        }
-        let header = Header { id, path: vec![], answers: Answers::Caller(end.clone()) };
+        };
+        let header = Header { id, shape: offered.shape(), path: vec![], answers: Answers::Caller(end.clone()) };
         let mut batch = Batch::new(self.kernel.shard);
         batch.require_absent(queue.key(id.ready_name())).require_absent(end);
         open_session(&mut batch, &queue, &header, first);
@@ -151,7 +170,8 @@ impl ScopeHost {
         loop {
             match commit_durably(&*self.kernel.records, batch.clone()).await {
                 Ok(result) => return Ok(matches!(result, CommitResult::Applied(_))),
-                Err(onceflow_store::Error::Unknown(_)) => {}
+                // A store that is gone for good says so again and again: asking it without a pause would keep the thread.
+                Err(onceflow_store::Error::Unknown(_)) => self.world.sleep(LOST_REPLY_MS).await,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -204,11 +224,22 @@ impl ScopeHost {
         Ok(self.kernel.records.get(self.kernel.shard, &keys).await?.iter().any(Option::is_some))
     }
 
-    /// Fails if the session is open, and was opened by a version with another format.
+    /// Fails if the session is open, and was opened by a version with another format, or with other operations.
     pub(super) async fn check_format(&self, scope: &str, id: SessionId) -> Result<(), Error> {
-        match self.kernel.row(queue(scope).key(id.ready_name())).await? {
-            Some(row) => read_note(&row).map(drop),
+        let queue = queue(scope);
+        match self.kernel.row(queue.key(id.ready_name())).await? {
+            Some(row) => self.check_shape(&queue, &read_note(&row)?),
             None => Ok(()),
+        }
+    }
+
+    fn check_shape(&self, queue: &Group, note: &Note) -> Result<(), Error> {
+        match self.scope_at(queue, &[]) {
+            Some(scope) if scope.shape() != note.shape() => Err(Error::Inputs(String::from(
+                "a session of a scope was opened when the scope had other operations, names or connections: only a program in \
+                 which they are as they were can continue or end it, with its cleanup",
+            ))),
+            _ => Ok(()),
         }
     }
 
@@ -230,11 +261,7 @@ impl ScopeHost {
     /// # Errors
     /// If the store does not answer.
     pub async fn forget(&self, id: SessionId) -> Result<(), Error> {
-        self.forget_at(&id.end()).await
-    }
-
-    async fn forget_at(&self, end: &Key) -> Result<(), Error> {
-        self.forget_with(end, []).await
+        self.forget_with(&id.end(), [id.hosted()]).await
     }
 
     /// Deletes the end of a session, and these rows with it.
@@ -391,9 +418,11 @@ impl ScopeHost {
         if !self.alive.is_still_ours(&self.kernel, job, self.world.clock()).await? {
             return Ok(());
         }
-        match read_note(&job.claim.row)? {
+        let note = read_note(&job.claim.row)?;
+        self.check_shape(&job.claim.queue, &note)?;
+        match note {
             Note::Session(header) => self.write(job, header).await,
-            Note::Activity { session, path, op, order } => self.act(job, (session, order), (&path, op)).await,
+            Note::Activity { session, path, op, order, .. } => self.act(job, (session, order), (&path, op)).await,
         }
     }
 
