@@ -2,7 +2,7 @@
 //! synced. A message passes an operation that any host may run; a step is one of a chain.
 
 use anyhow::{Context, ensure};
-use onceflow::scope::{DurableScope, Scope};
+use onceflow::scope::{Scope, StoredScope};
 use onceflow_bench::{
     bed::Bed,
     disk::Scratch,
@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 const MESSAGES: usize = 1_000;
 
 /// Counts down to nothing, a durable message at a time, and answers how often it did.
-fn counts_down() -> anyhow::Result<DurableScope<(u64, u64), u64>> {
+fn counts_down() -> anyhow::Result<StoredScope<(u64, u64), u64>> {
     let build = Scope::durable(|s| {
         let (again, chain) = s.junction::<(u64, u64)>();
         s.start().connect(again);

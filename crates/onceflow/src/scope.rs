@@ -49,10 +49,10 @@
 //! Its messages are types that serde can write and read; another one does not compile:
 //!
 //! ```compile_fail,E0277
-//! use onceflow::scope::{DurableScope, Scope};
+//! use onceflow::scope::{StoredScope, Scope};
 //!
 //! struct Socket(u64);
-//! let scope: DurableScope<u64, u64> = Scope::durable(|s| {
+//! let scope: StoredScope<u64, u64> = Scope::durable(|s| {
 //!     s.start().map(Socket).named("open").map(|socket: Socket| socket.0).named("read").terminate(s);
 //! })
 //! .unwrap();
@@ -69,11 +69,11 @@ mod provider;
 mod session;
 
 pub use buffer::{Access, BufferRef, BufferSet, ClonedBuffer, EntrySet, Handed, JoinPart, JoinSet, KeySet};
-pub use builder::{CleanupLimit, DurableScope, Point, Scope, ScopeBuilder, ScopeFaults, Slot, StreamTag, TrimPart};
+pub use builder::{CleanupLimit, Point, Scope, ScopeBuilder, ScopeFaults, Slot, StoredScope, StreamTag, TrimPart};
 pub use chain::{Chain, NestedNode};
 pub use host::{DurableOutcome, DurableSession, Host};
 pub use key::{BufferKey, Changed};
-pub use medium::{Durable, Light, Medium, Message};
+pub use medium::{Durable, Light, Medium, MessageOf};
 pub use onceflow_core::scope::{
     BufferKeep, CancelCause, Cancellation, Disposal, DisposalCause, Mishap, OpOverview, OrderFailure, ScopeFault,
     SessionEnd, SessionPhase,

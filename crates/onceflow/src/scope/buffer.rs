@@ -2,7 +2,7 @@
 
 use super::{
     key::BufferKey,
-    medium::{Buffers, Durable, Light, Medium, Message},
+    medium::{Buffers, Durable, Light, Medium, MessageOf},
 };
 use onceflow_core::scope::{JoinInput, OpId};
 use onceflow_engine::scope::{BufferAccess, Carrier};
@@ -42,7 +42,7 @@ pub struct ClonedBuffer<T>(BufferRef<T>);
 /// One input of a join.
 pub trait JoinPart<M: Medium>: Send + Sync + 'static {
     /// The type of its entries.
-    type Item: Message<M>;
+    type Item: MessageOf<M>;
     /// Which buffer, and how.
     fn input(&self) -> JoinInput;
     /// The way to copy its entries, if it needs one.
@@ -50,7 +50,7 @@ pub trait JoinPart<M: Medium>: Send + Sync + 'static {
     fn copy(&self) -> Option<M::Copy>;
 }
 
-impl<T: Message<M>, M: Medium> JoinPart<M> for BufferRef<T> {
+impl<T: MessageOf<M>, M: Medium> JoinPart<M> for BufferRef<T> {
     type Item = T;
     fn input(&self) -> JoinInput {
         JoinInput { buffer: self.op, by_clone: false }
@@ -60,7 +60,7 @@ impl<T: Message<M>, M: Medium> JoinPart<M> for BufferRef<T> {
     }
 }
 
-impl<T: Message<M> + Clone, M: Medium> JoinPart<M> for ClonedBuffer<T> {
+impl<T: MessageOf<M> + Clone, M: Medium> JoinPart<M> for ClonedBuffer<T> {
     type Item = T;
     fn input(&self) -> JoinInput {
         JoinInput { buffer: self.0.op, by_clone: true }
@@ -128,14 +128,14 @@ impl<B: KeySet> Handed<Light> for B {
 
 impl<B: EntrySet> Handed<Durable> for B
 where
-    B::Entries: Message<Durable>,
+    B::Entries: MessageOf<Durable>,
 {
     type Given = B::Entries;
 
     fn cleanup(self, scope: <Durable as Medium>::Compiled) -> <Durable as Medium>::Cleanup {
         // A panic of it is the flow's failure.
         let first = move |access: &mut BufferAccess<'_>| {
-            let packed = self.take(access).and_then(Message::<Durable>::pack);
+            let packed = self.take(access).and_then(MessageOf::<Durable>::pack);
             packed.unwrap_or_else(|why| panic!("{why}"))
         };
         onceflow_engine::scope::DurableCleanup { scope, first: std::sync::Arc::new(first) }
@@ -167,7 +167,7 @@ impl<'a, M: Medium> Access<'a, M> {
     ///
     /// # Panics
     /// Ends the order, if the operation has not asked for the buffer.
-    pub fn entries<T: Message<M> + Clone>(&self, buffer: BufferRef<T>) -> Vec<T> {
+    pub fn entries<T: MessageOf<M> + Clone>(&self, buffer: BufferRef<T>) -> Vec<T> {
         let mut entries = Vec::new();
         self.session.read(self.of(buffer), &mut |packet| entries.push(unpacked(T::look(packet, T::clone))));
         entries
@@ -187,7 +187,7 @@ impl<'a, M: Medium> Access<'a, M> {
     ///
     /// # Panics
     /// Ends the order, if the operation has not asked for the buffer.
-    pub fn pull<T: Message<M>>(&self, buffer: BufferRef<T>) -> Option<T> {
+    pub fn pull<T: MessageOf<M>>(&self, buffer: BufferRef<T>) -> Option<T> {
         self.session.pull(self.of(buffer), false).map(|packet| unpacked(T::unpack(packet)))
     }
 
@@ -195,7 +195,7 @@ impl<'a, M: Medium> Access<'a, M> {
     ///
     /// # Panics
     /// Ends the order, if the operation has not asked for the buffer.
-    pub fn pull_newest<T: Message<M>>(&self, buffer: BufferRef<T>) -> Option<T> {
+    pub fn pull_newest<T: MessageOf<M>>(&self, buffer: BufferRef<T>) -> Option<T> {
         self.session.pull(self.of(buffer), true).map(|packet| unpacked(T::unpack(packet)))
     }
 
@@ -203,7 +203,7 @@ impl<'a, M: Medium> Access<'a, M> {
     ///
     /// # Panics
     /// Ends the order, if the operation has not asked for the buffer.
-    pub fn drain<T: Message<M>>(&self, buffer: BufferRef<T>) -> Vec<T> {
+    pub fn drain<T: MessageOf<M>>(&self, buffer: BufferRef<T>) -> Vec<T> {
         std::iter::from_fn(|| self.pull(buffer)).collect()
     }
 
@@ -211,7 +211,7 @@ impl<'a, M: Medium> Access<'a, M> {
     ///
     /// # Panics
     /// Ends the order, if the operation has not asked for the buffer.
-    pub fn push<T: Message<M>>(&self, buffer: BufferRef<T>, value: T) {
+    pub fn push<T: MessageOf<M>>(&self, buffer: BufferRef<T>, value: T) {
         self.session.push(self.of(buffer), unpacked(value.pack()));
     }
 }
@@ -221,7 +221,7 @@ fn unpacked<T>(value: Result<T, String>) -> T {
     value.unwrap_or_else(|why| panic!("{why}"))
 }
 
-fn next<T: Message<M>, M: Medium>(entries: &mut dyn Iterator<Item = M::Packet>) -> Result<T, String> {
+fn next<T: MessageOf<M>, M: Medium>(entries: &mut dyn Iterator<Item = M::Packet>) -> Result<T, String> {
     T::unpack(entries.next().expect("a join has an entry of each buffer"))
 }
 
@@ -231,7 +231,7 @@ fn add_copy<M: Medium>(part: &impl JoinPart<M>, add: &mut dyn FnMut(OpId, M::Cop
     }
 }
 
-fn taken<T: Message<Durable>>(access: &mut BufferAccess<'_>, buffer: BufferRef<T>) -> Result<Vec<T>, String> {
+fn taken<T: MessageOf<Durable>>(access: &mut BufferAccess<'_>, buffer: BufferRef<T>) -> Result<Vec<T>, String> {
     access.pull_all(buffer.op).into_iter().map(T::unpack).collect()
 }
 
@@ -260,7 +260,7 @@ macro_rules! tuples {
                 ($(BufferKey::new(carrier.key(self.$index.op)),)+)
             }
         }
-        impl<$($name: Message<Durable>),+> EntrySet for ($(BufferRef<$name>,)+) {
+        impl<$($name: MessageOf<Durable>),+> EntrySet for ($(BufferRef<$name>,)+) {
             type Entries = ($(Vec<$name>,)+);
             fn take(&self, access: &mut BufferAccess<'_>) -> Result<Self::Entries, String> {
                 Ok(($(taken(access, self.$index)?,)+))
@@ -302,7 +302,7 @@ impl<T: Send + 'static> KeySet for Vec<BufferRef<T>> {
     }
 }
 
-impl<T: Message<Durable>> EntrySet for Vec<BufferRef<T>> {
+impl<T: MessageOf<Durable>> EntrySet for Vec<BufferRef<T>> {
     type Entries = Vec<Vec<T>>;
     fn take(&self, access: &mut BufferAccess<'_>) -> Result<Self::Entries, String> {
         self.iter().map(|buffer| taken(access, *buffer)).collect()
@@ -336,7 +336,7 @@ impl<K: Ord + Clone + Send + Sync + 'static, T: Send + 'static> KeySet for BTree
     }
 }
 
-impl<K: Ord + Clone + Send + Sync + 'static, T: Message<Durable>> EntrySet for BTreeMap<K, BufferRef<T>> {
+impl<K: Ord + Clone + Send + Sync + 'static, T: MessageOf<Durable>> EntrySet for BTreeMap<K, BufferRef<T>> {
     type Entries = BTreeMap<K, Vec<T>>;
     fn take(&self, access: &mut BufferAccess<'_>) -> Result<Self::Entries, String> {
         self.iter().map(|(name, buffer)| Ok((name.clone(), taken(access, *buffer)?))).collect()

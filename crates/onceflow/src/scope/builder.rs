@@ -3,7 +3,7 @@
 use super::{
     buffer::{Access, BufferRef, BufferSet, Handed, JoinSet, KeySet},
     chain::Chain,
-    medium::{Code, Durable, Light, Medium, Message, accessing, describing, to_port},
+    medium::{Code, Durable, Light, Medium, MessageOf, accessing, describing, to_port},
     provider::Provider,
 };
 use onceflow_core::scope::{
@@ -20,7 +20,7 @@ pub struct Scope<I, O, M: Medium = Light> {
 }
 
 /// A scope whose sessions are rows of a store; see [`Scope::durable`].
-pub type DurableScope<I, O> = Scope<I, O, Durable>;
+pub type StoredScope<I, O> = Scope<I, O, Durable>;
 
 impl<I, O, M: Medium> Clone for Scope<I, O, M> {
     fn clone(&self) -> Self {
@@ -38,7 +38,7 @@ impl<I: Send + 'static, O: Send + 'static> Scope<I, O> {
     }
 }
 
-impl<I: Message<Durable>, O: Message<Durable>> Scope<I, O, Durable> {
+impl<I: MessageOf<Durable>, O: MessageOf<Durable>> Scope<I, O, Durable> {
     /// Builds a scope whose sessions are rows of a store, and survive a crash at any time. All operations are those of a scope
     /// in memory, but for [keys](super::BufferKey): code that ends at once reads and writes buffers by
     /// [`Chain::access_with`] and [`ScopeBuilder::listen_with`].
@@ -53,7 +53,7 @@ impl<I: Message<Durable>, O: Message<Durable>> Scope<I, O, Durable> {
     }
 }
 
-impl<I: Message<M>, O: Message<M>, M: Medium> Scope<I, O, M> {
+impl<I: MessageOf<M>, O: MessageOf<M>, M: Medium> Scope<I, O, M> {
     fn built(describe: impl FnOnce(&ScopeBuilder<I, O, M>)) -> Result<Self, ScopeFaults> {
         let builder = ScopeBuilder { parts: RefCell::new(Parts::new()), types: PhantomData };
         let end = builder.parts.borrow_mut().add("terminate", OpKind::Terminate, 0);
@@ -250,7 +250,7 @@ pub(super) fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-impl<I: Message<M>, O: Message<M>, M: Medium> ScopeBuilder<I, O, M> {
+impl<I: MessageOf<M>, O: MessageOf<M>, M: Medium> ScopeBuilder<I, O, M> {
     fn chain<T>(&self, op: OpId) -> Chain<'_, T, M> {
         Chain::new(&self.parts, Some(op), 0)
     }
@@ -270,13 +270,13 @@ impl<I: Message<M>, O: Message<M>, M: Medium> ScopeBuilder<I, O, M> {
     }
 
     /// A place that takes messages, and the chain they leave by: where ways meet, and where a cycle closes.
-    pub fn junction<T: Message<M>>(&self) -> (Slot<'_, T, M>, Chain<'_, T, M>) {
+    pub fn junction<T: MessageOf<M>>(&self) -> (Slot<'_, T, M>, Chain<'_, T, M>) {
         let op = self.parts.borrow_mut().add("junction", OpKind::Clone, 1);
         (self.slot_at(op), self.chain(op))
     }
 
     /// A slot that cancels the session; its message is the reason.
-    pub fn cancel<T: Message<M> + Display>(&self) -> Slot<'_, T, M> {
+    pub fn cancel<T: MessageOf<M> + Display>(&self) -> Slot<'_, T, M> {
         let mut parts = self.parts.borrow_mut();
         let op = parts.add("cancel", OpKind::Cancel { implicit: false }, 0);
         parts.code.describes[op.at()] = Some(describing::<T, M>());
@@ -285,18 +285,18 @@ impl<I: Message<M>, O: Message<M>, M: Medium> ScopeBuilder<I, O, M> {
     }
 
     /// A place that cancels the session without a reason, and does not count as an end that a session could reach.
-    pub fn cancel_implicitly<T: Message<M>>(&self) -> Slot<'_, T, M> {
+    pub fn cancel_implicitly<T: MessageOf<M>>(&self) -> Slot<'_, T, M> {
         let op = self.parts.borrow_mut().add("cancel", OpKind::Cancel { implicit: true }, 0);
         self.slot_at(op)
     }
 
     /// A buffer.
-    pub fn buffer<T: Message<M>>(&self, keep: BufferKeep) -> BufferRef<T> {
+    pub fn buffer<T: MessageOf<M>>(&self, keep: BufferKeep) -> BufferRef<T> {
         BufferRef::new(self.parts.borrow_mut().add("buffer", OpKind::Buffer { keep }, 0))
     }
 
     /// A place that sends messages out of the scope, in order.
-    pub fn stream<T: Message<M>>(&self, tag: StreamTag<T>) -> Slot<'_, T, M> {
+    pub fn stream<T: MessageOf<M>>(&self, tag: StreamTag<T>) -> Slot<'_, T, M> {
         let mut parts = self.parts.borrow_mut();
         let known = parts.draft.streams.iter().position(|name| name == tag.name);
         let at = known.unwrap_or(parts.draft.streams.len());
@@ -310,7 +310,7 @@ impl<I: Message<M>, O: Message<M>, M: Medium> ScopeBuilder<I, O, M> {
     }
 
     /// A buffer with a name, as a durable scope needs it.
-    pub fn buffer_named<T: Message<M>>(&self, name: &str, keep: BufferKeep) -> BufferRef<T> {
+    pub fn buffer_named<T: MessageOf<M>>(&self, name: &str, keep: BufferKeep) -> BufferRef<T> {
         let buffer = self.buffer(keep);
         self.parts.borrow_mut().name(buffer.op, name);
         buffer
@@ -319,7 +319,7 @@ impl<I: Message<M>, O: Message<M>, M: Medium> ScopeBuilder<I, O, M> {
     /// Gives one entry of each buffer together, whenever all have one: the oldest of each, in order.
     pub fn join<B: JoinSet<M>>(&self, buffers: B) -> Chain<'_, B::Joined, M>
     where
-        B::Joined: Message<M>,
+        B::Joined: MessageOf<M>,
     {
         let mut parts = self.parts.borrow_mut();
         buffers.copies(&mut |buffer, copy| parts.code.copies[buffer.at()] = Some(copy));
@@ -334,13 +334,13 @@ impl<I: Message<M>, O: Message<M>, M: Medium> ScopeBuilder<I, O, M> {
     }
 
     /// Runs a function that ends at once whenever one of the buffers has changed, but not for changes of its own.
-    pub fn listen_with<B: BufferSet, U: Message<M>>(
+    pub fn listen_with<B: BufferSet, U: MessageOf<M>>(
         &self,
         buffers: &B,
         f: impl Fn(&Access<'_, M>) -> U + Send + Sync + 'static,
     ) -> Chain<'_, U, M>
     where
-        (): Message<M>,
+        (): MessageOf<M>,
     {
         let kind = OpKind::Listen { buffers: buffers.buffers(), own_writes: false };
         let body = accessing(buffers.buffers(), move |_: Option<()>, access: &Access<'_, M>| f(access));
@@ -351,7 +351,7 @@ impl<I: Message<M>, O: Message<M>, M: Medium> ScopeBuilder<I, O, M> {
     /// Gives every disposal of these operations: a branch that was not taken, a failure, a trim.
     pub fn disposals(&self, of: &[Point]) -> Chain<'_, Disposal, M>
     where
-        Disposal: Message<M>,
+        Disposal: MessageOf<M>,
     {
         let kind = OpKind::Watch { of: of.iter().map(|point| point.0).collect() };
         let body = M::inline(|feed, _| match feed {
@@ -364,7 +364,7 @@ impl<I: Message<M>, O: Message<M>, M: Medium> ScopeBuilder<I, O, M> {
 
     /// Runs a flow when a session is cancelled, with these buffers: keys to them in a scope in memory, lists of their entries
     /// in a durable one. All cleanup flows of a session run at once.
-    pub fn on_cancel<B: Handed<M>, R: Message<M>>(
+    pub fn on_cancel<B: Handed<M>, R: MessageOf<M>>(
         &self,
         name: &str,
         buffers: B,
@@ -374,7 +374,7 @@ impl<I: Message<M>, O: Message<M>, M: Medium> ScopeBuilder<I, O, M> {
     }
 
     /// Runs a flow when a session has a result.
-    pub fn on_terminate<B: Handed<M>, R: Message<M>>(
+    pub fn on_terminate<B: Handed<M>, R: MessageOf<M>>(
         &self,
         name: &str,
         buffers: B,
@@ -384,7 +384,7 @@ impl<I: Message<M>, O: Message<M>, M: Medium> ScopeBuilder<I, O, M> {
     }
 
     /// Runs a flow when a session ends, in either way.
-    pub fn on_cleanup<B: Handed<M>, R: Message<M>>(
+    pub fn on_cleanup<B: Handed<M>, R: MessageOf<M>>(
         &self,
         name: &str,
         buffers: B,

@@ -4,7 +4,7 @@
 use super::{
     buffer::{Access, BufferRef, BufferSet, KeySet},
     builder::{Parts, Point, Scope, ScopeBuilder, Slot, StreamTag, TERMINATE, TrimPart},
-    medium::{Durable, Light, Medium, Message, accessing, inline, one, to_port},
+    medium::{Durable, Light, Medium, MessageOf, accessing, inline, one, to_port},
     provider::{Provider, Service, StreamSender},
 };
 use onceflow_core::scope::{Distribution, Emitted, Feed, GateAction, OpId, OpKind, ScopeFault, TaskMode};
@@ -63,21 +63,21 @@ impl<'s, T, M: Medium> Chain<'s, T, M> {
     }
 }
 
-impl<'s, T: Message<M>, M: Medium> Chain<'s, T, M> {
+impl<'s, T: MessageOf<M>, M: Medium> Chain<'s, T, M> {
     /// Runs a provider on each message: a function, a future, a service, a scope.
-    pub fn then<U: Message<M>>(self, provider: Provider<T, U, M>) -> Chain<'s, U, M> {
+    pub fn then<U: MessageOf<M>>(self, provider: Provider<T, U, M>) -> Chain<'s, U, M> {
         let op = self.parts.borrow_mut().add_task(provider);
         self.then_op(op)
     }
 
     /// Runs a function that ends at once. In a durable scope it is part of a commit, and runs again if that does not happen:
     /// it must not touch the world.
-    pub fn map<U: Message<M>>(self, f: impl Fn(T) -> U + Send + Sync + 'static) -> Chain<'s, U, M> {
+    pub fn map<U: MessageOf<M>>(self, f: impl Fn(T) -> U + Send + Sync + 'static) -> Chain<'s, U, M> {
         self.then(Provider::map(f))
     }
 
     /// Runs a function that may fail. A failure is a disposal: the session goes on while something else can end it.
-    pub fn try_map<U: Message<M>, E: Display>(
+    pub fn try_map<U: MessageOf<M>, E: Display>(
         self,
         f: impl Fn(T) -> Result<U, E> + Send + Sync + 'static,
     ) -> Chain<'s, U, M> {
@@ -86,7 +86,7 @@ impl<'s, T: Message<M>, M: Medium> Chain<'s, T, M> {
 
     /// Runs a future. In a durable scope its result is committed once; it is started again if its process dies before that:
     /// see [`Chain::map_keyed`].
-    pub fn map_async<U: Message<M>, F: Future<Output = U> + Send + 'static>(
+    pub fn map_async<U: MessageOf<M>, F: Future<Output = U> + Send + 'static>(
         self,
         f: impl Fn(T) -> F + Send + Sync + 'static,
     ) -> Chain<'s, U, M> {
@@ -94,7 +94,7 @@ impl<'s, T: Message<M>, M: Medium> Chain<'s, T, M> {
     }
 
     /// Runs a future that may fail.
-    pub fn try_map_async<U: Message<M>, E: Display, F: Future<Output = Result<U, E>> + Send + 'static>(
+    pub fn try_map_async<U: MessageOf<M>, E: Display, F: Future<Output = Result<U, E>> + Send + 'static>(
         self,
         f: impl Fn(T) -> F + Send + Sync + 'static,
     ) -> Chain<'s, U, M> {
@@ -102,7 +102,7 @@ impl<'s, T: Message<M>, M: Medium> Chain<'s, T, M> {
     }
 
     /// Runs a future that also sends messages by a stream while it goes on; in a durable scope they leave with its result.
-    pub fn stream_async<U: Message<M>, S: Message<M>, F: Future<Output = U> + Send + 'static>(
+    pub fn stream_async<U: MessageOf<M>, S: MessageOf<M>, F: Future<Output = U> + Send + 'static>(
         self,
         f: impl Fn(T, StreamSender<S, M>) -> F + Send + Sync + 'static,
     ) -> (Chain<'s, U, M>, Chain<'s, S, M>) {
@@ -118,7 +118,7 @@ impl<'s, T: Message<M>, M: Medium> Chain<'s, T, M> {
     }
 
     /// Opens a session of another scope for each message.
-    pub fn call<U: Message<M>>(self, scope: &Scope<T, U, M>) -> NestedNode<'s, U, M> {
+    pub fn call<U: MessageOf<M>>(self, scope: &Scope<T, U, M>) -> NestedNode<'s, U, M> {
         let streams = M::scope(&scope.compiled).streams().to_vec();
         let mut parts = self.parts.borrow_mut();
         let count = u32::try_from(streams.len()).expect("fewer than four billion streams");
@@ -130,12 +130,12 @@ impl<'s, T: Message<M>, M: Medium> Chain<'s, T, M> {
     }
 
     /// Asks a service, as it is instructed; see [`Provider::service`].
-    pub fn serve<U: Message<M>>(self, service: &Service<T, U>) -> Chain<'s, U, M> {
+    pub fn serve<U: MessageOf<M>>(self, service: &Service<T, U>) -> Chain<'s, U, M> {
         self.then(Provider::service(service))
     }
 
     /// Lets messages pass for which the function gives something; others are disposed of.
-    pub fn filter_map<U: Message<M>>(self, f: impl Fn(T) -> Option<U> + Send + Sync + 'static) -> Chain<'s, U, M> {
+    pub fn filter_map<U: MessageOf<M>>(self, f: impl Fn(T) -> Option<U> + Send + Sync + 'static) -> Chain<'s, U, M> {
         let kind = OpKind::Distribute(Distribution::Filter);
         let body = inline(move |message| f(message).map_or(Ok(Emitted::Nothing), |passed| to_port::<_, M>(0, passed)));
         let op = self.parts.borrow_mut().add_code("filter", kind, 1, body);
@@ -145,7 +145,7 @@ impl<'s, T: Message<M>, M: Medium> Chain<'s, T, M> {
     /// Gathers messages until there are `max`, or until none can arrive any more; fewer than `min` are disposed of.
     pub fn collect(self, min: u32, max: Option<u32>) -> Chain<'s, Vec<T>, M>
     where
-        Vec<T>: Message<M>,
+        Vec<T>: MessageOf<M>,
     {
         let body = M::inline(|feed, _| match feed {
             Feed::Many(held) => to_port(0, held.into_iter().map(T::unpack).collect::<Result<Vec<T>, String>>()?),
@@ -158,7 +158,7 @@ impl<'s, T: Message<M>, M: Medium> Chain<'s, T, M> {
     /// Passes on a message without content for each message.
     pub fn trigger(self) -> Chain<'s, (), M>
     where
-        (): Message<M>,
+        (): MessageOf<M>,
     {
         let kind = OpKind::Distribute(Distribution::Filter);
         let body = M::inline(|_, _| to_port(0, ()));
@@ -174,7 +174,7 @@ impl<'s, T: Message<M>, M: Medium> Chain<'s, T, M> {
     /// Stores each message in a buffer, then goes on with a trigger.
     pub fn push(self, buffer: BufferRef<T>) -> Chain<'s, (), M>
     where
-        (): Message<M>,
+        (): MessageOf<M>,
     {
         let kind = OpKind::Push { buffer: buffer.op };
         let op = self.parts.borrow_mut().add_code("push", kind, 1, M::inline(|_, _| to_port(0, ())));
@@ -182,7 +182,7 @@ impl<'s, T: Message<M>, M: Medium> Chain<'s, T, M> {
     }
 
     /// Runs a function that ends at once on each message, with access to these buffers.
-    pub fn access_with<B: BufferSet, U: Message<M>>(
+    pub fn access_with<B: BufferSet, U: MessageOf<M>>(
         self,
         buffers: &B,
         f: impl Fn(T, &Access<'_, M>) -> U + Send + Sync + 'static,
@@ -252,12 +252,12 @@ impl<'s, T: Message<M>, M: Medium> Chain<'s, T, M> {
     }
 }
 
-impl<'s, T: Message<M>, M: Medium> Chain<'s, (String, T), M>
+impl<'s, T: MessageOf<M>, M: Medium> Chain<'s, (String, T), M>
 where
-    (String, T): Message<M>,
+    (String, T): MessageOf<M>,
 {
     /// Runs one of these providers, by the name that each message brings along. A message with another name is disposed of.
-    pub fn inject_among<U: Message<M>>(
+    pub fn inject_among<U: MessageOf<M>>(
         self,
         name: &str,
         providers: impl IntoIterator<Item = (impl Into<String>, Provider<T, U, M>)>,
@@ -300,10 +300,10 @@ impl<'s, T: Send + 'static> Chain<'s, T> {
     }
 }
 
-impl<'s, T: Message<Durable>> Chain<'s, T, Durable> {
+impl<'s, T: MessageOf<Durable>> Chain<'s, T, Durable> {
     /// Runs a future that is given a key with each message: the same for every attempt, and for no other message. Give it to
     /// other systems, so that they perform a request once.
-    pub fn map_keyed<U: Message<Durable>, F: Future<Output = U> + Send + 'static>(
+    pub fn map_keyed<U: MessageOf<Durable>, F: Future<Output = U> + Send + 'static>(
         self,
         f: impl Fn(String, T) -> F + Send + Sync + 'static,
     ) -> Chain<'s, U, Durable> {
@@ -311,7 +311,7 @@ impl<'s, T: Message<Durable>> Chain<'s, T, Durable> {
     }
 
     /// Runs a future that may fail, with a key as [`Chain::map_keyed`].
-    pub fn try_map_keyed<U: Message<Durable>, E: Display, F: Future<Output = Result<U, E>> + Send + 'static>(
+    pub fn try_map_keyed<U: MessageOf<Durable>, E: Display, F: Future<Output = Result<U, E>> + Send + 'static>(
         self,
         f: impl Fn(String, T) -> F + Send + Sync + 'static,
     ) -> Chain<'s, U, Durable> {
@@ -334,7 +334,7 @@ impl<'s, T: Send + 'static, U: Send + 'static> Chain<'s, (T, Provider<T, U>)> {
         let kind = OpKind::Task { mode: TaskMode::Injected, streams: 0 };
         let body = ScopeBody::Injected(Arc::new(|packet| {
             let (message, provider) =
-                <(T, Provider<T, U>) as Message<Light>>::unpack(packet).unwrap_or_else(|why| panic!("{why}"));
+                <(T, Provider<T, U>) as MessageOf<Light>>::unpack(packet).unwrap_or_else(|why| panic!("{why}"));
             (Box::new(message), provider.body)
         }));
         let op = self.parts.borrow_mut().add_code("inject", kind, 1, body);
@@ -357,7 +357,7 @@ impl<'s, U, M: Medium> NestedNode<'s, U, M> {
     }
 
     /// A stream of the nested scope.
-    pub fn stream<S: Message<M>>(&self, tag: StreamTag<S>) -> Chain<'s, S, M> {
+    pub fn stream<S: MessageOf<M>>(&self, tag: StreamTag<S>) -> Chain<'s, S, M> {
         let port = self.streams.iter().position(|name| name == tag.name);
         if port.is_none() {
             let fault = ScopeFault::UnknownStream(format!("stream {}", tag.name));

@@ -2,12 +2,12 @@
 
 use super::{
     chain::Chain,
-    medium::{Buffers, Medium, Message, inline, one, to_port},
+    medium::{Buffers, Medium, MessageOf, inline, one, to_port},
 };
 use onceflow_core::scope::{Distribution, Emitted, Feed, OpKind};
 use std::{collections::BTreeMap, fmt::Display};
 
-impl<'s, T: Message<M> + Clone, M: Medium> Chain<'s, T, M> {
+impl<'s, T: MessageOf<M> + Clone, M: Medium> Chain<'s, T, M> {
     /// A copy of each message for every branch.
     pub fn fork_clone<const N: usize>(self) -> [Chain<'s, T, M>; N] {
         let mut parts = self.parts.borrow_mut();
@@ -28,7 +28,7 @@ impl<'s, T: Message<M> + Clone, M: Medium> Chain<'s, T, M> {
     }
 }
 
-impl<'s, T: Message<M>, M: Medium> Chain<'s, T, M> {
+impl<'s, T: MessageOf<M>, M: Medium> Chain<'s, T, M> {
     /// Each message takes the branch whose number the function gives: the variants of an enum.
     pub fn fork_by<const N: usize>(self, branch: impl Fn(&T) -> usize + Send + Sync + 'static) -> [Chain<'s, T, M>; N] {
         let kind = OpKind::Distribute(Distribution::Fork);
@@ -45,9 +45,9 @@ impl<'s, T: Message<M>, M: Medium> Chain<'s, T, M> {
     }
 }
 
-impl<'s, A: Message<M>, B: Message<M>, M: Medium> Chain<'s, Result<A, B>, M>
+impl<'s, A: MessageOf<M>, B: MessageOf<M>, M: Medium> Chain<'s, Result<A, B>, M>
 where
-    Result<A, B>: Message<M>,
+    Result<A, B>: MessageOf<M>,
 {
     /// Parts results from errors.
     pub fn fork_result(self) -> (Chain<'s, A, M>, Chain<'s, B, M>) {
@@ -67,7 +67,10 @@ where
     }
 
     /// Lets results pass; an error cancels the session.
-    pub fn cancel_on_err<I: Message<M>, O: Message<M>>(self, scope: &'s super::ScopeBuilder<I, O, M>) -> Chain<'s, A, M>
+    pub fn cancel_on_err<I: MessageOf<M>, O: MessageOf<M>>(
+        self,
+        scope: &'s super::ScopeBuilder<I, O, M>,
+    ) -> Chain<'s, A, M>
     where
         B: Display,
     {
@@ -77,20 +80,20 @@ where
     }
 }
 
-impl<'s, A: Message<M>, M: Medium> Chain<'s, Option<A>, M>
+impl<'s, A: MessageOf<M>, M: Medium> Chain<'s, Option<A>, M>
 where
-    Option<A>: Message<M>,
+    Option<A>: MessageOf<M>,
 {
     /// Parts values from their absence.
     pub fn fork_option(self) -> (Chain<'s, A, M>, Chain<'s, (), M>)
     where
-        (): Message<M>,
+        (): MessageOf<M>,
     {
         self.fork_absence(|| ())
     }
 
     /// Parts values from their absence, for which there is another message.
-    fn fork_absence<B: Message<M>>(
+    fn fork_absence<B: MessageOf<M>>(
         self,
         absent: impl Fn() -> B + Send + Sync + 'static,
     ) -> (Chain<'s, A, M>, Chain<'s, B, M>) {
@@ -110,12 +113,12 @@ where
     }
 
     /// Lets values pass; the absence of one cancels the session.
-    pub fn cancel_on_none<I: Message<M>, O: Message<M>>(
+    pub fn cancel_on_none<I: MessageOf<M>, O: MessageOf<M>>(
         self,
         scope: &'s super::ScopeBuilder<I, O, M>,
     ) -> Chain<'s, A, M>
     where
-        String: Message<M>,
+        String: MessageOf<M>,
     {
         let (value, absence) = self.fork_absence(|| String::from("nothing came"));
         absence.connect(scope.cancel());
@@ -123,9 +126,9 @@ where
     }
 }
 
-impl<'s, A: Message<M>, B: Message<M>, M: Medium> Chain<'s, (A, B), M>
+impl<'s, A: MessageOf<M>, B: MessageOf<M>, M: Medium> Chain<'s, (A, B), M>
 where
-    (A, B): Message<M>,
+    (A, B): MessageOf<M>,
 {
     /// Parts the elements of a pair.
     pub fn unzip(self) -> (Chain<'s, A, M>, Chain<'s, B, M>) {
@@ -137,9 +140,9 @@ where
     }
 }
 
-impl<'s, L: IntoIterator + Message<M>, M: Medium> Chain<'s, L, M>
+impl<'s, L: IntoIterator + MessageOf<M>, M: Medium> Chain<'s, L, M>
 where
-    L::Item: Message<M>,
+    L::Item: MessageOf<M>,
 {
     /// Each element becomes a message of its own.
     pub fn spread(self) -> Chain<'s, L::Item, M> {
@@ -154,7 +157,7 @@ where
 }
 
 /// The first elements by a port each, then the rest.
-fn split_parts<T: Message<M>, R: Message<M>, M: Medium>(
+fn split_parts<T: MessageOf<M>, R: MessageOf<M>, M: Medium>(
     found: impl Iterator<Item = (u32, T)>,
     rest: impl FnOnce() -> (usize, R),
 ) -> Result<Emitted<M::Packet>, String> {
@@ -164,9 +167,9 @@ fn split_parts<T: Message<M>, R: Message<M>, M: Medium>(
     Ok(Emitted::Many(parts))
 }
 
-impl<'s, T: Message<M>, M: Medium> Chain<'s, Vec<T>, M>
+impl<'s, T: MessageOf<M>, M: Medium> Chain<'s, Vec<T>, M>
 where
-    Vec<T>: Message<M>,
+    Vec<T>: MessageOf<M>,
 {
     /// Gives the first elements a branch each, and the rest another.
     pub fn split<const N: usize>(self) -> ([Chain<'s, T, M>; N], Chain<'s, Vec<T>, M>) {
@@ -183,9 +186,9 @@ where
     }
 }
 
-impl<'s, K: Ord + Send + Sync + 'static, T: Message<M>, M: Medium> Chain<'s, BTreeMap<K, T>, M>
+impl<'s, K: Ord + Send + Sync + 'static, T: MessageOf<M>, M: Medium> Chain<'s, BTreeMap<K, T>, M>
 where
-    BTreeMap<K, T>: Message<M>,
+    BTreeMap<K, T>: MessageOf<M>,
 {
     /// Gives the values of these keys a branch each, and the rest of the map another.
     pub fn split_keys<const N: usize>(self, keys: [K; N]) -> ([Chain<'s, T, M>; N], Chain<'s, BTreeMap<K, T>, M>) {

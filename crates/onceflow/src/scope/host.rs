@@ -2,8 +2,8 @@
 //! was taken.
 
 use super::{
-    builder::{DurableScope, StreamTag},
-    medium::{Durable, Message},
+    builder::{StoredScope, StreamTag},
+    medium::{Durable, MessageOf},
 };
 use crate::{Engine, Error};
 use onceflow_core::{
@@ -15,16 +15,16 @@ use std::{marker::PhantomData, sync::Arc};
 
 impl Engine {
     /// Lets this process drive sessions of a durable scope, of any process that opened them on this store. All that host a name
-    /// mean the same scope. The host works until it is [closed](Host::close) or dropped.
+    /// mean the same scope. The host works until it is [closed](Host::close) or dropped; that comes before the engine is closed.
     ///
     /// ```
-    /// use onceflow::{Engine, scope::{BufferKeep, DurableScope, Scope}};
+    /// use onceflow::{Engine, scope::{BufferKeep, StoredScope, Scope}};
     ///
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> anyhow::Result<()> {
-    /// let release: DurableScope<(Vec<u32>,), ()> = Scope::durable(|s| {
+    /// let release: StoredScope<(Vec<u32>,), ()> = Scope::durable(|s| {
     ///     s.start().map_async(|(rooms,)| async move { println!("gives back {rooms:?}") }).named("give back").terminate(s);
     /// })?;
-    /// let deliver: DurableScope<u32, String> = Scope::durable(|s| {
+    /// let deliver: StoredScope<u32, String> = Scope::durable(|s| {
     ///     let reserved = s.buffer_named::<u32>("reserved", BufferKeep::All);
     ///     let [reserve, drive] = s.start().fork_clone();
     ///     reserve.store(reserved);
@@ -44,10 +44,10 @@ impl Engine {
     ///
     /// # Errors
     /// If the engine is closed.
-    pub fn host<I: Message<Durable>, O: Message<Durable>>(
+    pub fn host<I: MessageOf<Durable>, O: MessageOf<Durable>>(
         &self,
         name: &str,
-        scope: &DurableScope<I, O>,
+        scope: &StoredScope<I, O>,
     ) -> Result<Host<I, O>, Error> {
         let scopes = [(name.to_owned(), scope.compiled.clone())];
         let host = self.untyped().host_scopes(scopes)?;
@@ -57,7 +57,7 @@ impl Engine {
     }
 }
 
-impl<I, O> DurableScope<I, O> {
+impl<I, O> StoredScope<I, O> {
     /// The scope as hosts of the untyped engine take it.
     pub fn untyped(&self) -> &Arc<onceflow_engine::scope::DurableScope> {
         &self.compiled
@@ -91,7 +91,7 @@ impl<I, O> Clone for Host<I, O> {
     }
 }
 
-impl<I: Message<Durable>, O: Message<Durable>> Host<I, O> {
+impl<I: MessageOf<Durable>, O: MessageOf<Durable>> Host<I, O> {
     /// Opens a session, unless this key has opened it before: then this is that session, and the input is not looked at.
     /// It is durable when this returns, and goes on whether or not a caller waits for it.
     ///
@@ -117,7 +117,7 @@ pub struct DurableSession<O> {
     types: PhantomData<fn() -> O>,
 }
 
-impl<O: Message<Durable>> DurableSession<O> {
+impl<O: MessageOf<Durable>> DurableSession<O> {
     /// Waits for the end of the session. The end stays in the store until it is [forgotten](DurableSession::forget).
     ///
     /// # Errors
@@ -168,7 +168,7 @@ impl<O> DurableOutcome<O> {
     ///
     /// # Errors
     /// If one of them is no `S`.
-    pub fn stream<S: Message<Durable>>(&self, tag: StreamTag<S>) -> Result<Vec<S>, Error> {
+    pub fn stream<S: MessageOf<Durable>>(&self, tag: StreamTag<S>) -> Result<Vec<S>, Error> {
         let is_of = |stream: u32| self.streams.get(stream as usize).is_some_and(|name| name == tag.name);
         let sent = self.streamed.iter().filter(|(stream, _)| is_of(*stream));
         let read = sent.map(|(_, row)| S::unpack(row.clone()));

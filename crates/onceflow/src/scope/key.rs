@@ -1,6 +1,6 @@
 //! A key to a buffer of one session.
 
-use super::medium::{Light, Message};
+use super::medium::{Light, MessageOf};
 use onceflow_engine::scope::{BufferChange, ErasedKey, Packet};
 use std::{
     future::Future,
@@ -17,7 +17,7 @@ pub struct BufferKey<T> {
 }
 
 fn value<T: Send + 'static>(packet: Packet) -> T {
-    <T as Message<Light>>::unpack(packet).unwrap_or_else(|why| panic!("{why}"))
+    <T as MessageOf<Light>>::unpack(packet).unwrap_or_else(|why| panic!("{why}"))
 }
 
 impl<T> Clone for BufferKey<T> {
@@ -67,7 +67,7 @@ impl<T: Send + 'static> BufferKey<T> {
     where
         T: Clone,
     {
-        let copy = |packet: &Packet| <T as Message<Light>>::look(packet, T::clone);
+        let copy = |packet: &Packet| <T as MessageOf<Light>>::look(packet, T::clone);
         self.key.read(|packet| copy(packet).unwrap_or_else(|why| panic!("{why}")))
     }
 

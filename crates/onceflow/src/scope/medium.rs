@@ -62,7 +62,7 @@ pub trait Medium: sealed::Sealed + Sized + 'static {
     ) -> Self::Body;
 
     /// A request to a service.
-    fn ask<T: Message<Self>, U: Message<Self>>(service: &Service<T, U>) -> Self::Body;
+    fn ask<T: MessageOf<Self>, U: MessageOf<Self>>(service: &Service<T, U>) -> Self::Body;
 
     /// A session of another scope.
     fn flow(scope: Self::Compiled) -> Self::Body;
@@ -71,7 +71,7 @@ pub trait Medium: sealed::Sealed + Sized + 'static {
     fn send(attempt: &Self::Attempt, message: Self::Packet);
 
     /// Copies messages of this type.
-    fn copy<T: Message<Self> + Clone>() -> Option<Self::Copy>;
+    fn copy<T: MessageOf<Self> + Clone>() -> Option<Self::Copy>;
 
     /// A checked scope with its code.
     fn compile(scope: core::Scope, code: Code<Self>) -> Self::Compiled;
@@ -115,7 +115,7 @@ pub trait Buffers<M: Medium> {
     label = "not a message here",
     note = "messages of a durable scope are stored: give the type `#[derive(serde::Serialize, serde::Deserialize)]`"
 )]
-pub trait Message<M: Medium>: Send + Sized + 'static {
+pub trait MessageOf<M: Medium>: Send + Sized + 'static {
     /// The value as a message.
     #[doc(hidden)]
     fn pack(self) -> Result<M::Packet, String>;
@@ -129,12 +129,12 @@ pub trait Message<M: Medium>: Send + Sized + 'static {
     fn look<R>(packet: &M::Packet, look: impl FnOnce(&Self) -> R) -> Result<R, String>;
 }
 
-/// What a message says in words.
-pub(super) fn describing<T: Message<M> + Display, M: Medium>() -> Describe<M> {
+/// Says messages of this type in words.
+pub(super) fn describing<T: MessageOf<M> + Display, M: Medium>() -> Describe<M> {
     Arc::new(|packet| Some(T::look(packet, T::to_string).unwrap_or_else(|error| error)))
 }
 
-impl<T: Send + 'static> Message<Light> for T {
+impl<T: Send + 'static> MessageOf<Light> for T {
     fn pack(self) -> Result<engine::Packet, String> {
         Ok(Box::new(self))
     }
@@ -215,7 +215,7 @@ impl Medium for Light {
         }))
     }
 
-    fn ask<T: Message<Self>, U: Message<Self>>(service: &Service<T, U>) -> Self::Body {
+    fn ask<T: MessageOf<Self>, U: MessageOf<Self>>(service: &Service<T, U>) -> Self::Body {
         engine::ScopeBody::Service(service.service.clone(), service.instruction.clone())
     }
 
@@ -227,7 +227,7 @@ impl Medium for Light {
         attempt.send(1, message);
     }
 
-    fn copy<T: Message<Self> + Clone>() -> Option<Self::Copy> {
+    fn copy<T: MessageOf<Self> + Clone>() -> Option<Self::Copy> {
         Some(Arc::new(|packet| {
             let copied = T::look(packet, |value| value.clone().pack());
             copied.and_then(|copy| copy).unwrap_or_else(|why| Box::new(engine::BrokenCopy(why)))
@@ -243,7 +243,7 @@ impl Medium for Light {
     }
 }
 
-impl<T: Serialize + DeserializeOwned + Send + 'static> Message<Durable> for T {
+impl<T: Serialize + DeserializeOwned + Send + 'static> MessageOf<Durable> for T {
     fn pack(self) -> Result<onceflow_core::Row, String> {
         let written = rmp_serde::to_vec_named(&self);
         let error = |error| format!("a message of type {} cannot be written: {error}", std::any::type_name::<T>());
@@ -344,7 +344,7 @@ impl Medium for Durable {
     }
 
     /// The session in memory that asks the service withdraws the request when it is dropped.
-    fn ask<T: Message<Self>, U: Message<Self>>(service: &Service<T, U>) -> Self::Body {
+    fn ask<T: MessageOf<Self>, U: MessageOf<Self>>(service: &Service<T, U>) -> Self::Body {
         let asks = Scope::<T, U>::build(|s| s.start().serve(service).named("service").terminate(s));
         let asks = asks.expect("a scope of one operation has no faults");
         Self::future(move |packet, _| {
@@ -362,7 +362,7 @@ impl Medium for Durable {
     }
 
     /// A row is copied as it is.
-    fn copy<T: Message<Self> + Clone>() -> Option<Self::Copy> {
+    fn copy<T: MessageOf<Self> + Clone>() -> Option<Self::Copy> {
         None
     }
 
@@ -378,14 +378,14 @@ impl Medium for Durable {
 }
 
 /// Makes inline code of a function of one message.
-pub(super) fn inline<T: Message<M>, M: Medium>(
+pub(super) fn inline<T: MessageOf<M>, M: Medium>(
     body: impl Fn(T) -> Result<Emitted<M::Packet>, String> + Send + Sync + 'static,
 ) -> M::Body {
     M::inline(move |feed, _| body(T::unpack(one(feed))?))
 }
 
 /// Makes inline code of a function of one message that uses buffers.
-pub(super) fn accessing<T: Message<M>, U: Message<M>, M: Medium>(
+pub(super) fn accessing<T: MessageOf<M>, U: MessageOf<M>, M: Medium>(
     buffers: Vec<OpId>,
     body: impl Fn(Option<T>, &Access<'_, M>) -> U + Send + Sync + 'static,
 ) -> M::Body {
@@ -400,7 +400,7 @@ pub(super) fn accessing<T: Message<M>, U: Message<M>, M: Medium>(
 }
 
 /// A message by a port.
-pub(super) fn to_port<T: Message<M>, M: Medium>(port: u32, message: T) -> Result<Emitted<M::Packet>, String> {
+pub(super) fn to_port<T: MessageOf<M>, M: Medium>(port: u32, message: T) -> Result<Emitted<M::Packet>, String> {
     Ok(Emitted::One(port, message.pack()?))
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     builder::Scope,
-    medium::{Durable, DurableAttempt, Light, Medium, Message, inline, to_port},
+    medium::{Durable, DurableAttempt, Light, Medium, MessageOf, inline, to_port},
 };
 use onceflow_core::scope::{Instruction, TaskMode};
 use onceflow_engine::scope::{LightService, OpenOrder};
@@ -26,7 +26,7 @@ impl<T, U, M: Medium> Clone for Provider<T, U, M> {
     }
 }
 
-impl<T: Message<M>, U: Message<M>, M: Medium> Provider<T, U, M> {
+impl<T: MessageOf<M>, U: MessageOf<M>, M: Medium> Provider<T, U, M> {
     fn with(body: M::Body, mode: TaskMode, word: &'static str) -> Self {
         Provider { body, mode, word, types: PhantomData }
     }
@@ -86,12 +86,12 @@ impl<T: Message<M>, U: Message<M>, M: Medium> Provider<T, U, M> {
     }
 }
 
-impl<T: Message<Durable>, U: Message<Durable>> Provider<T, U, Durable> {
+impl<T: MessageOf<Durable>, U: MessageOf<Durable>> Provider<T, U, Durable> {
     /// A future that is given a key with each message: the same for every attempt, and for no other message.
     pub fn keyed<F: Future<Output = U> + Send + 'static>(f: impl Fn(String, T) -> F + Send + Sync + 'static) -> Self {
         Self::attempted(move |message, attempt: DurableAttempt| {
             let future = f(attempt.key.to_string(), message);
-            async move { Message::<Durable>::pack(future.await) }
+            async move { MessageOf::<Durable>::pack(future.await) }
         })
     }
 
@@ -101,7 +101,7 @@ impl<T: Message<Durable>, U: Message<Durable>> Provider<T, U, Durable> {
     ) -> Self {
         Self::attempted(move |message, attempt: DurableAttempt| {
             let future = f(attempt.key.to_string(), message);
-            async move { Message::<Durable>::pack(future.await.map_err(|error| error.to_string())?) }
+            async move { MessageOf::<Durable>::pack(future.await.map_err(|error| error.to_string())?) }
         })
     }
 }
@@ -202,7 +202,7 @@ pub struct StreamSender<S, M: Medium = Light> {
     types: PhantomData<fn(S)>,
 }
 
-impl<S: Message<M>, M: Medium> StreamSender<S, M> {
+impl<S: MessageOf<M>, M: Medium> StreamSender<S, M> {
     pub(super) fn new(attempt: M::Attempt) -> Self {
         StreamSender { attempt, types: PhantomData }
     }

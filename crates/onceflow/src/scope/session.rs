@@ -2,7 +2,7 @@
 
 use super::{
     builder::{Scope, StreamTag},
-    medium::{Light, Message, mismatch},
+    medium::{Light, MessageOf, mismatch},
 };
 use onceflow_core::scope::{
     CancelCause, Cancellation, Disposal, DisposalCause, OpOverview, OrderFailure, SessionEnd, SessionPhase,
@@ -185,7 +185,7 @@ impl<O> Drop for SessionRun<O> {
 }
 
 fn value<S: Send + 'static>(packet: Packet) -> S {
-    <S as Message<Light>>::unpack(packet).unwrap_or_else(|why| panic!("{why}"))
+    <S as MessageOf<Light>>::unpack(packet).unwrap_or_else(|why| panic!("{why}"))
 }
 
 /// Messages of one stream of a session, in order.

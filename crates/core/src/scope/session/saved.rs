@@ -228,6 +228,17 @@ impl<M: Serialize + DeserializeOwned> Session<M> {
     /// The session that these rows describe, in order of their names; rows of other kinds are left alone. `None` if they
     /// cannot be read, are not all there, or describe no session of this scope.
     pub fn restore<'a>(scope: &Scope, rows: impl IntoIterator<Item = (&'a Name, &'a Row)>) -> Option<Self> {
+        let (session, is_whole) = Self::read(scope, rows)?;
+        is_whole.then_some(session)
+    }
+
+    /// As [`restore`](Session::restore), of rows that may be of different moments: to be looked at, not to be driven.
+    pub fn glimpse<'a>(scope: &Scope, rows: impl IntoIterator<Item = (&'a Name, &'a Row)>) -> Option<Self> {
+        Self::read(scope, rows).map(|(session, _)| session)
+    }
+
+    /// The session of these rows; true if they are all there, and no others.
+    fn read<'a>(scope: &Scope, rows: impl IntoIterator<Item = (&'a Name, &'a Row)>) -> Option<(Self, bool)> {
         let mut session = Session::new(scope);
         let mut recorder = Recorder { ops: vec![SavedOp::default(); scope.ops.len()], ..Recorder::default() };
         let (mut phase, mut outcome) = (None, None);
@@ -275,10 +286,8 @@ impl<M: Serialize + DeserializeOwned> Session<M> {
                 _ => {}
             }
         }
-        let is_whole = found == recorder.counts;
-        if !is_whole || session.orders.iter().any(|(order, _)| !is_before(order, session.orders.turns())) {
-            return None;
-        }
+        let turns = session.orders.turns();
+        let is_whole = found == recorder.counts && session.orders.iter().all(|(order, _)| is_before(order, turns));
         recorder.has_outcome = outcome.is_some();
         recorder.mishaps = session.mishaps.len();
         session.stage = match phase? {
@@ -289,7 +298,7 @@ impl<M: Serialize + DeserializeOwned> Session<M> {
         session.leave_unread();
         session.derive_counts(scope)?;
         session.record(recorder);
-        Some(session)
+        Some((session, is_whole))
     }
 
     /// Forgets messages whose rows are only there until the session's others go.

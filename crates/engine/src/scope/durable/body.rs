@@ -52,19 +52,6 @@ pub enum DurableBody {
     },
 }
 
-impl DurableBody {
-    fn word(&self) -> &'static str {
-        match self {
-            DurableBody::None => "none",
-            DurableBody::Inline(_) => "inline",
-            DurableBody::Activity(_) => "activity",
-            DurableBody::Flow(_) => "flow",
-            DurableBody::Sleep { .. } => "sleep",
-            DurableBody::Wait { .. } => "wait",
-        }
-    }
-}
-
 /// A cleanup flow.
 pub struct DurableCleanup {
     /// The scope that is opened.
@@ -76,8 +63,8 @@ pub struct DurableCleanup {
 /// Says in words what a message means to a cancel operation.
 pub type DescribeRow = Arc<dyn Fn(OpId, &Row) -> Option<String> + Send + Sync>;
 
-/// What the rows of sessions rely on: the operations of a scope and of those inside it, with their names, in their order, and
-/// how they are connected. A session that was opened with another shape is not driven: its messages would be given to the
+/// The parts of a scope that the rows of its sessions rely on: the operations of it and of those inside it, with their names,
+/// in their order, and their connections. A session that was opened with another shape is not driven: its messages would be given to the
 /// operations that have their numbers now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ScopeShape(u64);
@@ -93,7 +80,10 @@ impl ScopeShape {
             add(format!("{:?} {:?}", operation.kind, operation.outputs).as_bytes());
             match body {
                 DurableBody::Flow(nested) => add(&nested.shape.0.to_le_bytes()),
-                other => add(other.word().as_bytes()),
+                DurableBody::Sleep { .. } => add(b"sleep"),
+                DurableBody::Wait { .. } => add(b"wait"),
+                // The kind of the operation says how its code is run.
+                _ => add(b"code"),
             }
         }
         for (flow, cleanup) in scope.cleanups().iter().zip(cleanups) {

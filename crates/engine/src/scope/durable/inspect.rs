@@ -219,7 +219,7 @@ impl Visit {
                 let has_ended = visit.path.is_empty() && kernel.row(end_key(run, name)).await?.is_some();
                 view.phase = if has_ended { SessionPhase::Done } else { continue };
             } else if rows.iter().any(|(name, _)| name.as_bytes() == SESSION_ROW) {
-                let Some(session) = Session::<Row>::restore(&visit.scope.scope, rows.iter().map(|(n, r)| (n, r)))
+                let Some(session) = Session::<Row>::glimpse(&visit.scope.scope, rows.iter().map(|(n, r)| (n, r)))
                 else {
                     continue;
                 };

@@ -6,7 +6,7 @@ mod hosts;
 mod random;
 
 use super::support::Clock;
-use onceflow::scope::{DurableScope, Scope};
+use onceflow::scope::{Scope, StoredScope};
 use onceflow_core::Row;
 use onceflow_engine::scope::{DurableEnd, ScopeHost, ScopeHostOptions};
 use onceflow_store::{
@@ -59,7 +59,7 @@ impl Bed {
         Bed { clock, memory }
     }
 
-    fn host(&self, records: Arc<dyn Records>, scope: &DurableScope<i64, String>) -> Arc<ScopeHost> {
+    fn host(&self, records: Arc<dyn Records>, scope: &StoredScope<i64, String>) -> Arc<ScopeHost> {
         let values = Arc::new(Values::new(records.clone(), self.clock.world(), Default::default()));
         let options = ScopeHostOptions { lease_ms: LEASE_MS, ..ScopeHostOptions::default() };
         let scopes = [(String::from("case"), scope.untyped().clone())];
@@ -105,7 +105,7 @@ async fn light_end(clock: &Clock, scope: &Scope<i64, String>, input: i64) -> Str
 /// Runs a session with a fault at the n-th call of the store; a second host takes over after a crash. Gives the end, and
 /// true if that call was reached.
 async fn durable_end(
-    make: &dyn Fn(&Clock) -> DurableScope<i64, String>,
+    make: &dyn Fn(&Clock) -> StoredScope<i64, String>,
     input: i64,
     (n, fault): (u64, Fault),
 ) -> (String, bool) {

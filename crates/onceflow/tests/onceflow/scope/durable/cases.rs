@@ -2,7 +2,7 @@
 
 use super::{Bed, Outside, durable_end, light_end};
 use crate::scope::support::Clock;
-use onceflow::scope::{BufferKeep, DurableScope, Provider, Scope, Service, StreamTag, TrimPart};
+use onceflow::scope::{BufferKeep, Provider, Scope, Service, StoredScope, StreamTag, TrimPart};
 use onceflow_store::testing::fault::Fault;
 
 /// The stream of the cases.
@@ -11,7 +11,7 @@ pub(super) const SEEN: StreamTag<i64> = StreamTag::new("seen");
 /// Cases with more calls are disturbed at so many of them only, unless `ONCEFLOW_LONG` asks for all.
 const CALLS_MAX: u64 = 60;
 
-/// What the two media say differently: how a request is performed, and what a cleanup flow is given.
+/// The parts of a description that differ: how a request is performed, and what a cleanup flow is given.
 pub(super) mod light {
     use super::*;
     use onceflow::scope::{BufferKey, Chain, Light, Scope, ScopeBuilder};
@@ -62,13 +62,13 @@ pub(super) mod light {
 
 pub(super) mod durable {
     use super::*;
-    use onceflow::scope::{Chain, Durable, DurableScope, Message, Scope, ScopeBuilder};
+    use onceflow::scope::{Chain, Durable, MessageOf, Scope, ScopeBuilder, StoredScope};
 
     pub(in super::super) type Builder<I, O> = ScopeBuilder<I, O, Durable>;
 
-    pub(in super::super) fn scope<I: Message<Durable>, O: Message<Durable>>(
+    pub(in super::super) fn scope<I: MessageOf<Durable>, O: MessageOf<Durable>>(
         describe: impl FnOnce(&Builder<I, O>),
-    ) -> DurableScope<I, O> {
+    ) -> StoredScope<I, O> {
         Scope::durable(describe).unwrap_or_else(|faults| panic!("durable: {faults}"))
     }
 
@@ -91,7 +91,7 @@ pub(super) mod durable {
             .named(what)
     }
 
-    pub(in super::super) fn says(outside: &Outside, what: &'static str) -> DurableScope<(Vec<i64>,), ()> {
+    pub(in super::super) fn says(outside: &Outside, what: &'static str) -> StoredScope<(Vec<i64>,), ()> {
         let outside = outside.clone();
         scope(|s| {
             let say = move |key: String, (mut found,): (Vec<i64>,)| {
@@ -103,7 +103,7 @@ pub(super) mod durable {
         })
     }
 
-    pub(in super::super) fn fails() -> DurableScope<(Vec<i64>,), ()> {
+    pub(in super::super) fn fails() -> StoredScope<(Vec<i64>,), ()> {
         scope(|s| s.start().map(|_| String::from("broken")).named("break").connect(s.cancel()))
     }
 }
@@ -112,7 +112,7 @@ pub(super) mod durable {
 struct Case {
     name: &'static str,
     in_memory: fn(&Clock, &Outside) -> Scope<i64, String>,
-    stored: fn(&Clock, &Outside) -> DurableScope<i64, String>,
+    stored: fn(&Clock, &Outside) -> StoredScope<i64, String>,
     input: i64,
     end: &'static str,
     performed: &'static [&'static str],

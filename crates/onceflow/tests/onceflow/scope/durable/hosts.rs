@@ -2,12 +2,12 @@
 
 use onceflow::{
     Engine,
-    scope::{BufferKeep, DurableScope, Scope, ScopeFault, StreamTag},
+    scope::{BufferKeep, Scope, ScopeFault, StoredScope, StreamTag},
 };
 
 const SEEN: StreamTag<u64> = StreamTag::new("seen");
 
-fn doubles() -> DurableScope<u64, u64> {
+fn doubles() -> StoredScope<u64, u64> {
     let build = Scope::durable(|s| {
         let [seen, go] = s.start().fork_clone();
         seen.connect(s.stream(SEEN));
@@ -73,7 +73,7 @@ async fn session_goes_on_in_the_next_process() {
 async fn cancelled_session_says_who_asked() {
     let engine = Engine::in_memory();
     let build = Scope::durable(|s| s.start().map_async(|_| std::future::pending::<u64>()).named("wait").terminate(s));
-    let waits: DurableScope<u64, u64> = build.unwrap();
+    let waits: StoredScope<u64, u64> = build.unwrap();
     let host = engine.host("waits", &waits).unwrap();
     let session = host.open("a", 1).await.unwrap();
     session.cancel("enough").await.unwrap();
@@ -85,7 +85,7 @@ async fn cancelled_session_says_who_asked() {
 #[tokio::test]
 async fn session_of_a_scope_that_has_changed_is_refused() {
     let engine = Engine::in_memory();
-    let build = |name: &str| -> DurableScope<u64, u64> {
+    let build = |name: &str| -> StoredScope<u64, u64> {
         let build = Scope::durable(|s| s.start().map_async(|_| std::future::pending::<u64>()).named(name).terminate(s));
         build.unwrap()
     };

@@ -124,7 +124,7 @@ macro_rules! describe {
 }
 
 describe!(light, onceflow::scope::Scope<i64, String>);
-describe!(durable, onceflow::scope::DurableScope<i64, String>);
+describe!(durable, onceflow::scope::StoredScope<i64, String>);
 
 #[tokio::test]
 async fn random_scopes_end_alike_in_memory_and_in_a_store_that_fails_somewhere() {
