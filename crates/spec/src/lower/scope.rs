@@ -20,7 +20,7 @@ use crate::{
     },
     words,
 };
-use onceflow_core::model::Type;
+use onceflow_core::model::{Retry, Type};
 use onceflow_exec::action::{
     Action, Capture, Command, FileCleanup, FileOp, FileTask, FileTrim, FileWork, MessageTarget, ScopeAction,
 };
@@ -72,8 +72,8 @@ pub(super) fn lower(references: References<'_>, step: &StepDecl, decl: &ScopeDec
 fn check_keys(reader: FieldReader<'_>, step: &StepDecl, inputs: &[(String, Type)]) {
     let how = &step.how;
     let says_how = how.effect.is_some() || how.shell.is_some() || !how.env.is_empty() || !how.secrets.is_empty();
-    if says_how || step.undo.is_some() || how.timeout_ms.is_some() {
-        let hint = "leave `effect`, `shell`, `env`, `secrets`, `undo` and `timeout` out; `deadline` bounds a scope, and its cleanup flows undo it";
+    if says_how || step.undo.is_some() || how.timeout_ms.is_some() || how.retry != Retry::default() {
+        let hint = "leave `effect`, `shell`, `env`, `secrets`, `undo`, `retry` and `timeout` out; `deadline` bounds a scope, and its cleanup flows undo it";
         reader.say(step.span, "OF0113", "a step with a scope does nothing itself", hint);
     }
     if let Some(used) = step.uses.first() {

@@ -208,6 +208,7 @@ pub(super) fn read(reader: FieldReader<'_>, root: &YamlNode) -> Option<StreamDec
         }),
         secrets: secrets.clone(),
     };
+    ends::check_files(reader, &stream.sinks);
     if reader.report.is_empty() {
         if stream.sources.is_empty() {
             fields.missing("sources", "`sources: { lines: { file: \"*.jsonl\" } }`");

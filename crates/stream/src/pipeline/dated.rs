@@ -128,6 +128,36 @@ impl DatedName {
         }
     }
 
+    /// Whether both names are the same at some times. Names without a date are those of one time: see [`Self::is_name`].
+    pub fn meets(&self, other: &DatedName) -> bool {
+        let (one, other) = (self.shape(), other.shape());
+        let fits = |(one, other): (&Option<char>, &Option<char>)| match (one, other) {
+            (Some(one), Some(other)) => one == other,
+            (Some(char), None) | (None, Some(char)) => char.is_ascii_digit(),
+            (None, None) => true,
+        };
+        one.len() == other.len() && one.iter().zip(&other).all(fits)
+    }
+
+    /// Whether this file has the name at some time.
+    pub fn is_name(&self, file: &str) -> bool {
+        self.meets(&DatedName { pieces: vec![NamePiece::Text(file.to_owned())], unit: self.unit })
+    }
+
+    /// Returns the characters of the name, `None` for each digit of a date.
+    fn shape(&self) -> Vec<Option<char>> {
+        let mut shape = Vec::new();
+        for piece in &self.pieces {
+            match piece {
+                NamePiece::Text(text) => shape.extend(text.chars().map(Some)),
+                NamePiece::Year => shape.extend([None; 4]),
+                NamePiece::DayOfYear => shape.extend([None; 3]),
+                _ => shape.extend([None; 2]),
+            }
+        }
+        shape
+    }
+
     /// Returns the text that a name without a date means.
     pub fn unescaped(text: &str) -> String {
         text.replace("%%", "%")

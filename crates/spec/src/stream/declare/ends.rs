@@ -18,7 +18,10 @@ use crate::{
     types,
 };
 use onceflow_stream::{DatedName, HttpPayload, HttpSink};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::{Component, Path, PathBuf},
+};
 
 pub(super) fn source<'a>(
     reader: FieldReader<'a>,
@@ -196,11 +199,32 @@ pub(super) fn sink<'a>(
     Some(StreamSinkDecl { name: name.clone(), from: from?, format, to })
 }
 
+/// Refuses two sinks of one file: each would take the bytes of the other for its own.
+pub(super) fn check_files(reader: FieldReader<'_>, sinks: &[StreamSinkDecl]) {
+    for (at, sink) in sinks.iter().enumerate() {
+        let shares = |before: &&StreamSinkDecl| match (&before.to, &sink.to) {
+            (RecordTarget::File(one), RecordTarget::File(other)) => one == other,
+            (RecordTarget::File(file), RecordTarget::Dated(dated))
+            | (RecordTarget::Dated(dated), RecordTarget::File(file)) => dated.is_name(file),
+            (RecordTarget::Dated(one), RecordTarget::Dated(other)) => one.meets(other),
+            _ => false,
+        };
+        if let Some(before) = sinks[..at].iter().find(shares) {
+            let message = format!("sinks `{}` and `{}` write to the same file", before.name.name, sink.name.name);
+            let hint = "a file for each; or one sink of a step that reads both: `from: [a, b]`";
+            reader.say(sink.name.span, "OF0113", message, hint);
+        }
+    }
+}
+
 /// Reads the name of a file, which may have a date.
 fn file(reader: FieldReader<'_>, text: &Text) -> Option<RecordTarget> {
-    match DatedName::parse(&text.text) {
+    // `./a` and `a` are one file.
+    let path: PathBuf = Path::new(&text.text).components().filter(|part| *part != Component::CurDir).collect();
+    let name = path.to_str().expect("a part of a text is a text");
+    match DatedName::parse(name) {
         Ok(Some(dated)) => Some(RecordTarget::Dated(dated)),
-        Ok(None) => Some(RecordTarget::File(DatedName::unescaped(&text.text))),
+        Ok(None) => Some(RecordTarget::File(DatedName::unescaped(name))),
         Err(why) => {
             let hint = "`top-%Y%m%d.jsonl` has year, month and day of its records, `%H`, `%M` and `%S` are hour, minute \
                         and second, and `%%` is `%`";
