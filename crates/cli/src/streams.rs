@@ -113,8 +113,16 @@ async fn run_in(args: &args::Run, stream: &LoadedStream, session: &Session, prin
         Some(_) => Some(WorkerSetup::of(args.jobs, args.lease).engine(session, "run").await?),
         None => None,
     };
+    let sweeping = engine.clone().map(|engine| {
+        // Each run that the stream calls has a directory.
+        tokio::spawn(housekeeping::keep_sweeping(engine, session.location.clone()))
+    });
     let worked = work(stream, session, engine.as_ref(), printer).await;
+    if let Some(sweeping) = sweeping {
+        sweeping.abort();
+    }
     if let Some(engine) = engine {
+        housekeeping::try_sweep_removed(&engine, &session.location).await;
         engine.close().await?;
     }
     let (result, asked) = worked?;
@@ -221,6 +229,7 @@ async fn end_called_runs(session: &Session, name: &str, verb: &str) -> Result<()
             break;
         }
     }
+    housekeeping::try_sweep_removed(&engine, &session.location).await;
     engine.close().await?;
     outcome
 }
