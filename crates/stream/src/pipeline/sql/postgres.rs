@@ -29,6 +29,9 @@ const PAUSE_MS_MAX: u64 = 30_000;
 /// The time a server has to answer when it is connected to.
 const CONNECT_MS_MAX: u64 = 10_000;
 
+/// A connection is given up when the server's machine has acknowledged nothing for so long; its settings may say otherwise.
+const SILENCE_MS_MAX: u64 = 60_000;
+
 /// The lock of a database under which tables are created: any number that nobody else has.
 const CREATING: i64 = 0x6f6e_6365_666c_6f77;
 
@@ -87,6 +90,9 @@ fn parse(config: &str) -> std::result::Result<Config, String> {
         return Err(String::from("the connection cannot be encrypted: use a tunnel, and leave `sslmode` out"));
     }
     parsed.connect_timeout(Duration::from_millis(CONNECT_MS_MAX));
+    if parsed.get_tcp_user_timeout().is_none() {
+        parsed.tcp_user_timeout(Duration::from_millis(SILENCE_MS_MAX));
+    }
     Ok(parsed)
 }
 
@@ -236,13 +242,11 @@ impl PostgresLink {
             written: u64::try_from(row.get::<_, i64>(0)).unwrap_or(0),
             crc: u32::try_from(row.get::<_, i64>(1)).unwrap_or(0),
         };
-        if let Some((written, committed)) = self.resumed {
+        // Checked once: the position of a later try may be that of this one, whose answer was lost.
+        if let Some((written, committed)) = self.resumed.take() {
             position.check(id, written, committed).map_err(lasting)?;
         }
-        let ChunkDecision::Write(after) = position.decide(chunk).map_err(lasting)? else {
-            self.resumed = None;
-            return Ok(());
-        };
+        let ChunkDecision::Write(after) = position.decide(chunk).map_err(lasting)? else { return Ok(()) };
         for run in runs {
             let columns = run.columns.iter().map(|column| quoted(column)).collect::<Vec<_>>().join(", ");
             let (table, conflict) = (self.sink.table.quoted(), self.sink.table.on_conflict(&run.columns));
@@ -261,7 +265,6 @@ impl PostgresLink {
         let written = i64::try_from(after.written).map_err(|error| Failure::Lasting(error.to_string()))?;
         transaction.execute(&note, &[&id.stream, &id.sink, &partition, &written, &i64::from(after.crc)]).await?;
         transaction.commit().await?;
-        self.resumed = None;
         Ok(())
     }
 
