@@ -9,7 +9,7 @@ use std::{
     fs::{self, File},
     io::{Error, ErrorKind, Result},
     os::unix::fs::PermissionsExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -282,11 +282,9 @@ fn open(path: PathBuf) -> Result<WritingFile> {
         Ok(metadata) if metadata.permissions().readonly() => set_writable(&path, &metadata, true).map_err(named)?,
         Ok(_) => {}
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            let parent = path.parent().unwrap_or(std::path::Path::new("."));
-            fs::create_dir_all(parent).map_err(named)?;
+            make_directory(directory_of(&path)).map_err(named)?;
             let file = WritingFile::open(path.clone())?;
-            // The file's name must outlive a power failure as its bytes do.
-            File::open(parent).and_then(|parent| parent.sync_all()).map_err(named)?;
+            sync_directory(directory_of(&path)).map_err(named)?;
             return Ok(file);
         }
         Err(error) => return Err(named(error)),
@@ -294,7 +292,30 @@ fn open(path: PathBuf) -> Result<WritingFile> {
     WritingFile::open(path)
 }
 
-fn set_writable(path: &std::path::Path, metadata: &fs::Metadata, is_writable: bool) -> Result<()> {
+/// Makes a directory, and those above it.
+fn make_directory(directory: &Path) -> Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    make_directory(directory_of(directory))?;
+    match fs::create_dir(directory) {
+        // Another partition was faster.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && directory.is_dir() => {}
+        made => made?,
+    }
+    sync_directory(directory_of(directory))
+}
+
+/// Lets the names in a directory outlive a power failure, as the bytes of its files do.
+fn sync_directory(directory: &Path) -> Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn set_writable(path: &Path, metadata: &fs::Metadata, is_writable: bool) -> Result<()> {
     let mode = metadata.permissions().mode();
     let mode = if is_writable { mode | 0o200 } else { mode & !0o222 };
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
