@@ -200,7 +200,9 @@ impl<K: StreamData, C: Combine, O: StreamData> StageProgram for CombineProgram<K
         let record: C::In = data::decode(value)?;
         let mut windows = std::mem::take(&mut self.windows);
         kind.assign(time, |window| windows.push(window));
-        if windows.iter().all(|window| self.windowing.is_expired(*window, bundle.watermark)) {
+        let is_expired = |window: &Window| self.windowing.is_expired(*window, bundle.watermark);
+        // A record between two windows is in none, and so not late.
+        if !windows.is_empty() && windows.iter().all(is_expired) {
             bundle.late += windows.len() as u64;
             return self.outputs.give_late(&mut self.next, bundle, key, record, time);
         }
