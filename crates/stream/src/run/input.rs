@@ -121,6 +121,7 @@ impl Partition {
         }
         let limit = if published.is_some() { BLOCKS_SEEN_MAX } else { BLOCKS_MAX };
         let page = records.scan(SHARD, Scan::of(inbox, limit)).await?;
+        self.rest.has_room &= !page.more && page.rows.len() <= BLOCKS_MAX;
         if let Some(watermark) = published.filter(|_| !page.more) {
             let names = page.rows.iter().map(|(name, _)| name.clone()).collect();
             self.coming_watermark = Some((watermark, names));
