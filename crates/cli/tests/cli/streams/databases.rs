@@ -259,6 +259,13 @@ mod postgres {
         bed.run(&["run", "stream.yaml", "--new"]).ends(0);
         assert_eq!(server.query("SELECT k, n FROM last ORDER BY k"), expected_last());
         assert_eq!(server.query("SELECT count(*) FROM everything"), ["2000"]);
+        // A user who may write to the tables, and not create any, may be the stream's.
+        server.query("CREATE ROLE writer LOGIN");
+        server.query("GRANT SELECT, INSERT, UPDATE ON everything, last, onceflow_positions TO writer");
+        let text = bed.read("stream.yaml").replace("stream: rows", "stream: narrow");
+        bed.write("narrow.yaml", &text.replace("user=postgres", "user=writer"));
+        bed.run(&["run", "narrow.yaml"]).ends(0);
+        assert_eq!(server.query("SELECT count(*) FROM everything"), ["3000"]);
         // A server that refuses a row says why.
         server.query("ALTER TABLE last ADD CHECK (n < 0) NOT VALID");
         let refused = bed.run(&["run", "stream.yaml", "--new"]).ends(1).stderr;

@@ -147,14 +147,26 @@ async fn connect(mut config: Config, password: Option<&SecretText>) -> std::resu
 }
 
 async fn create_positions(client: &mut Client) -> std::result::Result<(), tokio_postgres::Error> {
-    // Two sessions that create one table at once meet in an error, though each says IF NOT EXISTS.
-    let transaction = client.transaction().await?;
-    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&CREATING]).await?;
     let create = format!(
         "CREATE TABLE IF NOT EXISTS {POSITIONS} (stream TEXT NOT NULL, sink TEXT NOT NULL, \"partition\" INTEGER NOT NULL, \
          written BIGINT NOT NULL, crc BIGINT NOT NULL, PRIMARY KEY (stream, sink, \"partition\"))"
     );
-    transaction.batch_execute(&create).await?;
+    create_if_absent(client, POSITIONS, &create).await
+}
+
+/// Creates a table, unless it is there: a user without the right to create tables may write to one.
+async fn create_if_absent(
+    client: &mut Client,
+    table: &str,
+    create: &str,
+) -> std::result::Result<(), tokio_postgres::Error> {
+    if client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&table]).await?.get(0) {
+        return Ok(());
+    }
+    // Two sessions that create one table at once meet in an error, though each says IF NOT EXISTS.
+    let transaction = client.transaction().await?;
+    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&CREATING]).await?;
+    transaction.batch_execute(create).await?;
     transaction.commit().await
 }
 
@@ -273,10 +285,7 @@ impl PostgresLink {
         let client = self.client.as_mut().expect("it was connected just now");
         create_positions(client).await?;
         if let Some(create) = self.sink.table.create(type_of) {
-            let transaction = client.transaction().await?;
-            transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&CREATING]).await?;
-            transaction.batch_execute(&create).await?;
-            transaction.commit().await?;
+            create_if_absent(client, &self.sink.table.quoted(), &create).await?;
         }
         let insert = format!("INSERT INTO {POSITIONS} VALUES ($1, $2, $3, 0, 0) ON CONFLICT DO NOTHING");
         let SqlSinkId { stream, sink } = &self.sink.id;
