@@ -119,9 +119,20 @@ impl SourceEnds<'_> {
 fn list_directory(directory: &Path, subdirectories: bool, follow: bool) -> ListFiles {
     let (directory, pattern) = (directory.to_owned(), if subdirectories { "**" } else { "*" });
     Arc::new(move || {
-        if !directory.is_dir() && !follow {
-            let message = format!("there is no directory {}", directory.display());
-            return Err(Error::new(ErrorKind::NotFound, message));
+        match std::fs::read_dir(&directory).err() {
+            None => {}
+            // It may come.
+            Some(error) if error.kind() == ErrorKind::NotFound && follow => return Ok(Vec::new()),
+            Some(error) if error.kind() == ErrorKind::NotFound => {
+                let message = format!("there is no directory {}", directory.display());
+                return Err(Error::new(ErrorKind::NotFound, message));
+            }
+            Some(error) => {
+                return Err(Error::new(
+                    error.kind(),
+                    format!("cannot read the directory {}: {error}", directory.display()),
+                ));
+            }
         }
         let found = globs::find(&directory, pattern).map_err(Error::other)?;
         Ok(found.into_iter().map(|path| directory.join(path)).filter(|path| path.is_file()).collect())
