@@ -120,7 +120,7 @@ pub trait SinkWriter: Send {
         Ok(())
     }
 
-    /// What was written to a sealed part is not there any more: it was moved away. A late record begins the part anew.
+    /// The bytes of a sealed part are not there any more: they were moved away. A late record begins the part anew.
     ///
     /// # Errors
     /// If that cannot be known; the pipeline ends with this error.

@@ -32,7 +32,7 @@ const CONNECT_MS_MAX: u64 = 10_000;
 /// A connection is given up when the server's machine has acknowledged nothing for so long; its settings may say otherwise.
 const SILENCE_MS_MAX: u64 = 60_000;
 
-/// The lock of a database under which tables are created: any number that nobody else has.
+/// The lock of a database under which tables are created: any number that no other program uses.
 const CREATING: i64 = 0x6f6e_6365_666c_6f77;
 
 /// Writes every record as a row of a table, exactly once.
