@@ -6,6 +6,8 @@ mod checked;
 mod databases;
 mod http;
 mod language;
+#[cfg(feature = "postgres")]
+mod postgres_server;
 mod sinks;
 mod watched;
 

@@ -365,4 +365,21 @@ mod tests {
             || Generated { make: Arc::new(make), clock: Arc::new(|| 0), count: 30, every_ms: 0, out_of_order_ms: 2 };
         source::check(generated, Lateness::OnTime).expect("the contract holds");
     }
+
+    #[test]
+    fn files_of_patterns_and_directories_go_on_at_every_position() {
+        let directory = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir(directory.path().join("old")).expect("a directory");
+        for name in ["a.log", "b.log", "old/c.log"] {
+            let lines: String = (0..20).map(|n| format!("{n} {name}\n")).collect();
+            std::fs::write(directory.path().join(name), lines).expect("a log");
+        }
+        let time =
+            |line: &str| line.split(' ').next().and_then(|time| time.parse().ok()).map_or(EventTime(0), EventTime);
+        let decoder: LineDecoder<String> = Arc::new(move |line| Ok((line.to_owned(), time(line))));
+        for files in [list(directory.path(), "**/*.log", false), list_directory(directory.path(), true, false)] {
+            let source = || FollowedFiles::new(files.clone(), decoder.clone(), Arc::new(|| 0));
+            source::check(source, Lateness::OnTime).expect("the contract holds");
+        }
+    }
 }

@@ -27,7 +27,7 @@ pub(super) fn sink(
     match to {
         RecordTarget::File(path) => gathered.sink(&name, FileSink::new(stream.base.join(path)), encode),
         RecordTarget::Dated(path) => gathered.sink(&name, DatedFileSink::new(&stream.base, path.clone()), encode),
-        RecordTarget::Stdout => gathered.sink(&name, StdoutSink, encode),
+        RecordTarget::Stdout => gathered.sink(&name, StdoutSink::new(), encode),
         RecordTarget::Http { url, payload, headers } => {
             let own = format!("{}/{}", stream.name, node.name);
             let mut sink = HttpSink::new(&url.text, own).expect("the address was checked").payload(*payload);
