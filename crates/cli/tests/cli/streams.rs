@@ -7,6 +7,7 @@ mod databases;
 mod http;
 mod language;
 mod sinks;
+mod steps;
 mod watched;
 
 use crate::support::{Bed, signal, until_line};
