@@ -1,4 +1,4 @@
-//! The executors of this process for steps of flow files: commands, scripts, HTTP calls, expressions.
+//! The executors of this process for steps of flow files: commands, scripts, HTTP calls, expressions, streams.
 
 use crate::location::StoreLocation;
 use onceflow_engine::task::Tasks;
@@ -17,7 +17,10 @@ pub(crate) fn shared_tasks(location: &StoreLocation, own: u128) -> Tasks {
 
 fn with_home(home: Home) -> Tasks {
     let guard = std::env::current_exe().ok().map(|us| (us, vec![crate::GUARD.into()]));
-    onceflow_exec::executors(ExecutorOptions { home, guard })
+    let mut tasks = onceflow_exec::executors(ExecutorOptions { home, guard });
+    let (stream, body) = onceflow_spec::stream_executor();
+    tasks.add_executor(stream, body);
+    tasks
 }
 
 /// The directories that the executors work in.

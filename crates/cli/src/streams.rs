@@ -87,6 +87,11 @@ pub(crate) async fn run(
         let message = "a stream takes no `--no-wait`, and `--jobs` only for the flows that it calls";
         return Err(Fault::usage(message).hint(hint));
     }
+    if stream.is_step {
+        let file = shell_word(&stream.file.given.display().to_string());
+        return Err(Fault::usage(format!("stream `{}` has inputs: it is a step of a flow", stream.name))
+            .hint(format!("a flow with `steps: {{ {}: {{ stream: {file}, in: {{ … }} }} }}` runs it", stream.name)));
+    }
     asked::has_all_secrets("stream", &stream.secrets)?;
     stream.called_flows().try_for_each(asked::has_secrets)?;
     let session = Session::make(location).await?;
@@ -432,6 +437,8 @@ impl From<StreamError> for Fault {
                 ))
             }
             StreamError::AtWork { .. } => Fault::new(Exit::Busy, codes::RUN_BUSY, error.to_string()),
+            StreamError::Removed { .. } => Fault::new(Exit::No, codes::STREAM_STOPPED, error.to_string())
+                .hint("the same command runs it from the beginning"),
             StreamError::Damaged(_) | StreamError::Block(_) | StreamError::Value(_) => {
                 Fault::new(Exit::Damaged, codes::STORE_DAMAGED, error.to_string())
             }

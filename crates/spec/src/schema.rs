@@ -186,6 +186,7 @@ fn composing() -> Vec<(&'static str, Value)> {
         ("expr", json!({ "anyOf": [reference("expression"), expressions] })),
         ("wait", text("The name of an event, which `onceflow send` brings; `timeout` is the longest wait.", None)),
         ("scope", reference("scope")),
+        ("stream", step_stream()),
         ("flow", text("The file of another flow, relative to this one.", None)),
         ("steps", reference("steps")),
         (
@@ -229,7 +230,25 @@ fn one_kind(mut schema: Value, kinds: &[&str]) -> Value {
     schema
 }
 
-const KINDS: &[&str] = &["run", "script", "http", "expr", "wait", "scope", "flow", "steps", "choose"];
+const KINDS: &[&str] = &["run", "script", "http", "expr", "wait", "scope", "stream", "flow", "steps", "choose"];
+
+/// A stream that is a step: its file, or what a stream file has.
+fn step_stream() -> Value {
+    let part = |name: &str| json!({ "type": "object", "description": format!("As the `{name}` of a stream file.") });
+    let number = |description: &str| json!({ "type": "integer", "minimum": 1, "description": description });
+    let mut here = object(&[
+        ("partitions", number("Partitions of every stage that is not a source; 4.")),
+        ("bundle", number("Records that one commit takes at most; 10000.")),
+        ("sources", part("sources")),
+        ("steps", part("steps")),
+        ("sinks", part("sinks")),
+    ]);
+    here["required"] = json!(["sources", "sinks"]);
+    json!({
+        "description": "A stream over given files, which ends with them; its sinks are the outputs.",
+        "anyOf": [text("A stream file, relative to this one.", None), here],
+    })
+}
 
 fn step() -> Value {
     let mut all = composing();

@@ -75,6 +75,12 @@ pub enum StreamError {
         /// The end of the run.
         message: String,
     },
+    /// The pipeline was removed while this worker was at work on it, or before it began.
+    #[error("the pipeline `{name}` was removed while it ran")]
+    Removed {
+        /// The pipeline.
+        name: String,
+    },
     /// Workers are at work on a pipeline that is to be removed.
     #[error("the pipeline `{name}` is at work; stop its workers before it is removed")]
     AtWork {

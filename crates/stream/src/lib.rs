@@ -69,11 +69,12 @@ pub use pipeline::{
     http_ingest::{DecodeRequest, HttpIngest, IngestRequest, IngestedRecord},
     http_sink::{HttpPayload, HttpSink},
     lines::{LineDecoder, StdinLines},
+    of_step::{StepOutput, StepPipeline, ends_step_pipelines},
     secret::SecretText,
     sink::{FileSink, SinkChunk, SinkPart, SinkParts, SinkWriter, StdoutSink, StreamSink, WriteProgress},
     source::{FileLines, Generator, NextRecord, SplitReader, StreamSource},
     sql::{SqlColumnType, SqlSinkId, SqlTable},
-    tail::FollowedFiles,
+    tail::{FollowedFiles, GivenFile, GivenFiles},
 };
 pub use run::{
     control::StreamControl,

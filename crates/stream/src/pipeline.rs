@@ -7,8 +7,10 @@
 //! | [`call`] | work outside of the pipeline that a record causes |
 //! | [`flow_call`] | a run of a flow for each record |
 //! | [`http_ingest`], [`http_sink`] | records that clients send, and records sent to a server |
+//! | `http_guard` | headers that clients' requests must have, such as a token |
 //! | [`dated`] | files with dates in their names |
 //! | [`sql`] | rows of a database, in one transaction with the position |
+//! | [`of_step`] | a pipeline that is the work of a step of a flow |
 //! | [`secret`] | passwords and tokens of sinks |
 //! | `source`, [`sink`] | where records come from and go to, with their contracts |
 //! | `compile` | planned stages as programs |
@@ -18,9 +20,11 @@ mod compile;
 mod content;
 pub mod dated;
 pub mod flow_call;
+mod http_guard;
 pub mod http_ingest;
 pub mod http_sink;
 pub mod lines;
+pub mod of_step;
 pub mod secret;
 pub mod sink;
 pub mod source;
@@ -35,10 +39,12 @@ use crate::{
         chain::{AnyPush, StageProgram},
         control::StreamControl,
         options::StreamOptions,
+        partition::SHARD,
         transport::{MemoryTransport, Transport},
         worker::{StreamResult, Worker},
     },
 };
+use onceflow_core::Batch;
 use onceflow_store::{BoxFuture, Records, World};
 use sink::StreamSink;
 use source::SourceProgram;
@@ -160,13 +166,24 @@ impl Pipeline {
         records: Arc<dyn Records>,
         world: Arc<dyn World>,
     ) -> BoxFuture<'static, Result<StreamResult, StreamError>> {
+        self.run_from(Batch::new(SHARD), records, world)
+    }
+
+    /// Runs a worker as [`Pipeline::run`] does. A pipeline that runs for the first time is installed by this batch, so that
+    /// it is not if the batch is refused: that is [`StreamError::Removed`].
+    pub(crate) fn run_from(
+        &self,
+        first: Batch,
+        records: Arc<dyn Records>,
+        world: Arc<dyn World>,
+    ) -> BoxFuture<'static, Result<StreamResult, StreamError>> {
         let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (name, planned) = (self.name.clone(), self.explain());
         let shared = (self.transport.clone(), self.control.clone(), self.locks.clone());
         let runtime = compile::compile(name, steps, &planned, self.options, shared, records, world);
         Box::pin(async move {
             let runtime = Arc::new(runtime);
-            compile::install(&runtime).await?;
+            compile::install(&runtime, first).await?;
             Worker::new(runtime).run().await
         })
     }

@@ -9,6 +9,7 @@ mod language;
 #[cfg(feature = "postgres")]
 mod postgres_server;
 mod sinks;
+mod steps;
 mod watched;
 
 use crate::support::{Bed, signal, until_line};

@@ -134,7 +134,8 @@ impl<'a> TaskStep<'a> {
                 loaded => loaded?,
             };
             let Some(began) = start.begin(&mut ready_step, scratch).await? else { return Ok(None) };
-            let tx = (spec.effect == Effect::Transactional).then(|| self.tx());
+            let has_tx = spec.effect == Effect::Transactional || bodies.iter().any(|body| body.opens_work());
+            let tx = has_tx.then(|| self.tx());
             let reserved = Arc::new(Mutex::new(reserved));
             let resumed = ready_step.resumed.as_ref();
             let run = BodyRun { work: self.work, spec, bodies, inputs, attempt };

@@ -42,4 +42,4 @@ pub use entry::{end_scope, enter_scope, sessions_left_open};
 pub use host::{ScopeHost, ScopeHostOptions};
 pub use inspect::{OrderView, OrderWork, SessionView};
 pub use keys::{DurableEnd, SessionId};
-pub(crate) use open_sessions::OpenSession;
+pub(crate) use open_sessions::{OpenSession, session_name, work_key};

@@ -62,7 +62,9 @@ impl<'r> LeafAction<'r> {
             }
             StepKind::Wait(event) => self.wait(event)?,
             StepKind::Scope(scope) => scope::lower(self.texts.references, step, scope)?,
-            StepKind::Expr(_) | StepKind::Flow(_) | StepKind::Steps(_) | StepKind::Choose(_) => return None,
+            StepKind::Expr(_) | StepKind::Stream(_) | StepKind::Flow(_) | StepKind::Steps(_) | StepKind::Choose(_) => {
+                return None;
+            }
         })
     }
 

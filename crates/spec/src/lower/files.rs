@@ -89,6 +89,22 @@ impl LoadedFiles {
         self.load(key, source, from.report).map(|(callee, _)| callee).ok_or(None)
     }
 
+    /// Reads the stream file that `file`, as written in `from`, refers to; the error is the reason and a hint.
+    pub(super) fn stream(&mut self, from: FieldReader<'_>, file: &Text) -> Result<SourceFile, (String, String)> {
+        let path = Path::new(from.source.file()).parent().unwrap_or(Path::new("")).join(&file.text);
+        let shown: PathBuf = path.components().filter(|part| part.as_os_str() != ".").collect();
+        if !path.is_file() {
+            let hint = format!("it is looked for beside the flow file: {}", shown.display());
+            return Err((format!("there is no stream file `{}`", file.text), hint));
+        }
+        let (text, digest) = read(&path)?;
+        let key = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+        if !self.read.iter().any(|read| read.path == key) {
+            self.read.push(FlowFile { given: path, path: key, digest });
+        }
+        Ok(SourceFile::new(shown.display().to_string(), text))
+    }
+
     fn load(&mut self, key: PathBuf, source: SourceFile, report: &Diagnostics) -> Option<(Callee, FlowDecl)> {
         self.sources.push(source.clone());
         self.by_path.insert(key.clone(), None);

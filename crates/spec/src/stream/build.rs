@@ -66,7 +66,7 @@ pub(super) fn pipeline(stream: &LoadedStream, clock: Clock, calls: Option<&Strea
     let mut build = Build { stream, pipeline: &pipeline, clock, calls, made: Vec::new() };
     for (number, node) in stream.nodes.iter().enumerate() {
         let made = match node.work {
-            CheckedWork::Source { .. } => source::add(&pipeline, node, &stream.base, &build.clock),
+            CheckedWork::Source { .. } => source::add(&pipeline, node, stream, &build.clock),
             _ => build.step(number, node),
         };
         build.made.push(made);
@@ -181,6 +181,14 @@ impl Build<'_> {
             CheckedWork::Enrich { keys, table } => {
                 let rows = match table {
                     CheckedTable::Stream => self.input(*node.inputs.last()?),
+                    CheckedTable::Given { ty } => {
+                        let given = self.stream.given.get(name).and_then(|files| files.first());
+                        let file = given.map_or_else(
+                            || table::TableFile::new(std::path::PathBuf::new(), ty.clone()),
+                            |file| table::TableFile::named(file.name.clone(), file.path.clone(), ty.clone()),
+                        );
+                        self.pipeline.source(&format!("{name} table"), file)
+                    }
                     CheckedTable::File { path, ty } => {
                         let file = table::TableFile::new(self.stream.base.join(path), ty.clone());
                         self.pipeline.source(&format!("{name} table"), file)

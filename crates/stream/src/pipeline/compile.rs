@@ -154,8 +154,8 @@ impl Compiled {
     }
 }
 
-/// Puts the rows of a pipeline that runs for the first time: its plan, and a queue row for every partition.
-pub(super) async fn install(runtime: &Runtime) -> Result<(), StreamError> {
+/// Puts the rows of a pipeline that runs for the first time, with this batch: its plan, and a queue row for every partition.
+pub(super) async fn install(runtime: &Runtime, mut batch: Batch) -> Result<(), StreamError> {
     let partitions = runtime.stages.iter().map(|stage| stage.partitions);
     let stages = runtime.stage_names.iter().cloned().zip(partitions).collect();
     let mut receivers: Vec<_> = runtime.stages.iter().flat_map(|stage| &stage.inputs).collect();
@@ -167,7 +167,6 @@ pub(super) async fn install(runtime: &Runtime) -> Result<(), StreamError> {
         receivers: receivers.iter().map(|edge| edge.to.0).collect(),
     };
     let (keys, plan) = (&runtime.keys, Row::from(data::encode(&installed)));
-    let mut batch = Batch::new(SHARD);
     batch.require_absent(keys.plan()).put(keys.plan(), plan.clone());
     batch.put(keys::pipelines().key(&runtime.name), Row::default());
     for station in layout::stations(&runtime.stages) {
@@ -176,6 +175,7 @@ pub(super) async fn install(runtime: &Runtime) -> Result<(), StreamError> {
     let _refused_if_it_exists = runtime.records.commit(batch).await?;
     match get_one(&*runtime.records, SHARD, keys.plan()).await? {
         Some(stored) if stored == plan => Ok(()),
+        None => Err(StreamError::Removed { name: runtime.name.clone() }),
         _ => Err(StreamError::Changed { name: runtime.name.clone() }),
     }
 }

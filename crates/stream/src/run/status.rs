@@ -9,7 +9,7 @@ use super::{
     worker::StreamResult,
     worker_row,
 };
-use crate::{data, error::StreamError, event_time::EventTime};
+use crate::{data, error::StreamError, event_time::EventTime, pipeline::of_step};
 use onceflow_core::{Batch, Key, limits::SCAN_ROWS_MAX};
 use onceflow_store::{
     Records,
@@ -80,14 +80,22 @@ pub struct StreamStatus {
     pub workers: usize,
 }
 
-/// Returns the names of the pipelines in a store.
+/// Returns the names of the pipelines in a store, but for those of steps of flows.
 ///
 /// # Errors
 /// If the store does not answer.
 pub async fn pipelines(records: &dyn Records) -> Result<Vec<String>, StreamError> {
+    let mut names = pipelines_of(records, "").await?;
+    names.retain(|name| !name.starts_with(of_step::PREFIX));
+    Ok(names)
+}
+
+/// Returns the names of the pipelines in a store that begin so.
+pub(crate) async fn pipelines_of(records: &dyn Records, prefix: &str) -> Result<Vec<String>, StreamError> {
     let (mut names, mut after) = (Vec::new(), None);
     loop {
-        let page = records.scan(SHARD, Scan::of(keys::pipelines(), SCAN_ROWS_MAX).after(after)).await?;
+        let scan = Scan::of(keys::pipelines(), SCAN_ROWS_MAX).prefix(prefix).after(after);
+        let page = records.scan(SHARD, scan).await?;
         names.extend(page.rows.iter().map(|(name, _)| String::from_utf8_lossy(name.as_bytes()).into_owned()));
         after = page.rows.into_iter().next_back().map(|(name, _)| name);
         if !page.more {
@@ -160,11 +168,24 @@ pub async fn status(
 /// If workers are at work on it, or the store does not answer.
 pub async fn remove(records: &dyn Records, name: &str, locks: Option<&Path>) -> Result<bool, StreamError> {
     let keys = StreamKeys::new(name);
-    let Some(row) = get_one(records, SHARD, keys.plan()).await? else { return Ok(false) };
     let is_at_rest = get_one(records, SHARD, keys.result()).await?.is_some();
     if !is_at_rest && worker_row::read(records, &keys, locks).await?.live() > 0 {
         return Err(StreamError::AtWork { name: name.to_owned() });
     }
+    discard(records, name).await
+}
+
+/// Removes a pipeline as [`remove`] does, though workers may be at work on it: they lose their partitions first, and end
+/// with [`StreamError::Removed`].
+pub(crate) async fn discard(records: &dyn Records, name: &str) -> Result<bool, StreamError> {
+    let keys = StreamKeys::new(name);
+    let Some(row) = get_one(records, SHARD, keys.plan()).await? else { return Ok(false) };
+    let queue = keys.queue();
+    let mut batch = Batch::new(SHARD);
+    for group in [queue.claims(), queue.deadlines(), queue] {
+        batch.delete_group(group);
+    }
+    let _always_applied = records.commit(batch).await?;
     let installed = data::decode::<InstalledPlan>(&row)?.stages;
     for (stage, (_, partitions)) in (0..).zip(installed) {
         for station in (0..partitions).map(|partition| Station { stage, partition }) {
@@ -183,9 +204,8 @@ pub async fn remove(records: &dyn Records, name: &str, locks: Option<&Path>) -> 
             let _always_applied = records.commit(batch).await?;
         }
     }
-    let queue = keys.queue();
     let mut batch = Batch::new(SHARD);
-    for group in [queue.claims(), queue.deadlines(), queue, keys.workers(), keys.rows()] {
+    for group in [keys.workers(), keys.rows()] {
         batch.delete_group(group);
     }
     batch.delete(keys::pipelines().key(name));

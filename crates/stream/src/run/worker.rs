@@ -93,8 +93,10 @@ impl Worker {
         let rung = runtime.control.rung();
         // Partitions that take nothing more from sources at the beginning of this turn have nothing left after an idle one.
         let drains = runtime.control.is_draining();
-        if let Err(error) = self.keep_claims().await {
-            self.forget(&error)?;
+        match self.keep_claims().await {
+            Ok(true) => {}
+            Ok(false) => return Err(StreamError::Removed { name: runtime.name.clone() }),
+            Err(error) => self.forget(&error)?,
         }
         // The last stages first: they make room for the others.
         self.held.sort_by_key(|(claim, _)| std::cmp::Reverse(claim.station));
@@ -208,8 +210,8 @@ impl Worker {
     }
 
     /// Sends heartbeats when they are due, frees partitions of dead workers, and takes or gives back partitions so that
-    /// every worker has its share.
-    async fn keep_claims(&mut self) -> Result<(), Error> {
+    /// every worker has its share. False if the pipeline was removed.
+    async fn keep_claims(&mut self) -> Result<bool, Error> {
         let (runtime, lease_ms) = (self.runtime.clone(), self.runtime.options.lease_ms);
         let (records, keys) = (&*runtime.records, &runtime.keys);
         let now = records.now().await?;
@@ -219,7 +221,11 @@ impl Worker {
             let locks = self.alive.as_ref().and(runtime.locks.as_deref()).and_then(LockDirectory::at);
             let row = WorkerRow { until_ms: until.as_ms(), locks };
             announce.put(keys.worker(self.fences.incarnation()), row.to_row());
-            let _always_applied = records.commit(announce).await?;
+            // Else a worker that hears of the removal late would leave its row behind.
+            announce.require_present(keys.plan());
+            if !records.commit(announce).await?.is_applied() {
+                return Ok(false);
+            }
             let mut kept = Vec::new();
             for (claim, memory) in std::mem::take(&mut self.held) {
                 if claim.renew(records, keys, until).await? {
@@ -242,7 +248,7 @@ impl Worker {
                 None => break,
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -10,6 +10,8 @@ mod contract;
 mod crashes;
 mod dated;
 mod files;
+#[cfg(feature = "testing")]
+mod given;
 mod kill;
 mod nexmark;
 mod plans;

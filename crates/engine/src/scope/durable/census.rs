@@ -4,7 +4,7 @@
 
 use super::{
     keys::{Awaits, FeedRow, Note, SessionId, WriterTimer, activity_queue, feed_name, queue, read_note, read_timer},
-    open_sessions::{END, OPEN, OpenSession},
+    open_sessions::{END, OPEN, OpenSession, WORK},
 };
 use crate::Error;
 use onceflow_core::{
@@ -34,6 +34,7 @@ pub(crate) async fn check_sessions(run: RunId, rows: &mut impl ReadGroup) -> Res
                 None => found.push(format!("the row of an open session cannot be read: {name:?}")),
             },
             END => ends.push(rest.to_vec()),
+            WORK if read::<OpenSession>(&row).is_some_and(|open| open.session.as_bytes() == rest) => {}
             _ => found.push(format!("a row of unknown kind stands among the open sessions: {name:?}")),
         }
     }

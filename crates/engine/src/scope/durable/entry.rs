@@ -7,10 +7,10 @@ use super::{
     keys::{DurableEnd, SessionId},
     open_sessions::{OpenSession, end_key, open_key, session_name},
 };
-use crate::{Error, task::Step, tx::Tx};
+use crate::{Error, data::SmallFiles, kernel::Kernel, task::Step, tx::Tx};
 use onceflow_core::{Key, Row, Shard, protocol::rows::write, scope::CancelCause};
 use onceflow_store::{Records, World, values::Values};
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 use tokio::sync::Semaphore;
 
 /// The pause before a step that could not open its session looks again.
@@ -25,6 +25,16 @@ pub(crate) struct ScopeStore {
     pub(crate) lease_ms: u64,
     /// The places for activities of all scopes that steps of this engine have entered.
     pub(crate) activities: Arc<Semaphore>,
+    /// The files of this process that no later one needs.
+    pub(crate) small: Arc<SmallFiles>,
+    pub(crate) scratch: PathBuf,
+}
+
+impl ScopeStore {
+    /// A kernel that only reads.
+    pub(crate) fn kernel(&self) -> Kernel {
+        ScopeHost::kernel_of(self)
+    }
 }
 
 /// A host for one step. Dropped, it stops its work: the session goes on when the step is taken up again. If the step's run
