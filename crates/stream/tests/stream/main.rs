@@ -16,4 +16,5 @@ mod plans;
 mod processes;
 mod rules;
 mod sides;
+mod upgrade;
 mod windows;
