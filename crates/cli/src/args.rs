@@ -201,6 +201,9 @@ pub(crate) struct Run {
     /// Let steps run again that must not start twice, because their code or inputs changed
     #[arg(long)]
     pub(crate) accept_code_change: bool,
+    /// Drop the state of a step that the stream has no more (may be repeated)
+    #[arg(long, value_name = "STEP")]
+    pub(crate) drop: Vec<String>,
 }
 
 #[derive(Args, Debug, Clone)]

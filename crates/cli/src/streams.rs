@@ -29,6 +29,7 @@ use onceflow_store::{World, world::RealWorld};
 use onceflow_stream::{
     Pipeline, StreamError, StreamResult, StreamStatus,
     pipeline::{flow_call::is_called_by, tail::Clock},
+    upgrade::{ConflictCause, StepConflict},
 };
 use serde_json::{Value, json};
 use std::{
@@ -122,7 +123,7 @@ async fn run_in(args: &args::Run, stream: &LoadedStream, session: &Session, prin
         // Each run that the stream calls has a directory.
         tokio::spawn(housekeeping::keep_sweeping(engine, session.location.clone()))
     });
-    let worked = work(stream, session, engine.as_ref(), printer).await;
+    let worked = work(args, stream, session, engine.as_ref(), printer).await;
     if let Some(sweeping) = sweeping {
         sweeping.abort();
     }
@@ -148,6 +149,7 @@ async fn run_in(args: &args::Run, stream: &LoadedStream, session: &Session, prin
 
 /// Works on a stream, and with an engine on the runs that it calls, until the stream has ended or was drained.
 async fn work(
+    args: &args::Run,
     stream: &LoadedStream,
     session: &Session,
     engine: Option<&Engine>,
@@ -158,6 +160,7 @@ async fn work(
         StreamCalls { engine: engine.clone(), classes: Arc::new(|key, flow| Who::Any.classes(key, flow)) }
     });
     let pipeline = pipeline(stream, calls.as_ref()).locks(locks(session));
+    let pipeline = args.drop.iter().fold(pipeline, |pipeline, step| pipeline.drop_state_of(step));
     let mut signals = Signals::listen()?;
     let mut working = pipeline.run(session.store.records(), RealWorld::here());
     let (result, asked) = tokio::select! {
@@ -424,12 +427,35 @@ fn tell(name: &str, status: &StreamStatus, printer: &Printer, is_after_run: bool
     }
 }
 
+/// Says how a changed stream can go on, for the first reason why it cannot.
+fn upgrade_hint(conflicts: &[StepConflict]) -> String {
+    let Some(first) = conflicts.first() else { return String::new() };
+    let step = shell_word(&first.step);
+    match first.cause {
+        ConflictCause::Changed { .. } => String::from(
+            "a new name for the step lets it begin empty, and `--drop` its earlier name; `--new` begins everything anew",
+        ),
+        ConflictCause::Removed => format!("`--drop {step}` drops its state; the earlier file still goes on with it"),
+        ConflictCause::InFlight => String::from(
+            "run the earlier file once more, and stop it with Ctrl-C or `onceflow drain`: then nothing is on its way",
+        ),
+        ConflictCause::Ended => String::from("`--key NAME` runs it beside the other, `--new` from the beginning"),
+    }
+}
+
 impl From<StreamError> for Fault {
     fn from(error: StreamError) -> Self {
         match error {
             StreamError::Store(error) => error.into(),
-            StreamError::Changed { .. } => Fault::new(Exit::No, codes::STREAM_CHANGED, error.to_string())
-                .hint("`--key NAME` runs it beside the other, `--new` from the beginning"),
+            StreamError::Changed { ref conflicts, .. } => {
+                Fault::new(Exit::No, codes::STREAM_CHANGED, error.to_string()).hint(upgrade_hint(conflicts))
+            }
+            StreamError::EndedOtherwise { .. } | StreamError::OtherFormat { .. } => {
+                Fault::new(Exit::No, codes::STREAM_CHANGED, error.to_string())
+                    .hint("`--key NAME` runs it beside the other, `--new` from the beginning")
+            }
+            StreamError::Superseded { .. } => Fault::new(Exit::Busy, codes::RUN_BUSY, error.to_string())
+                .hint("run it with its new file, as the other process does"),
             StreamError::Call { ref run, .. } => {
                 let run = shell_word(run);
                 Fault::new(Exit::No, codes::STREAM_CALL, error.to_string()).hint(format!(

@@ -1,6 +1,6 @@
 //! The failures of a pipeline.
 
-use crate::{block::BadBlock, data::BadValue};
+use crate::{block::BadBlock, data::BadValue, upgrade::StepConflict};
 use std::sync::Arc;
 
 /// The reason why a pipeline stopped, or could not start.
@@ -40,12 +40,29 @@ pub enum StreamError {
         /// The bound.
         limit: usize,
     },
-    /// A pipeline of this name exists with other steps.
-    #[error(
-        "the pipeline `{name}` exists in this store with other steps or another number of partitions; \
-         let it end, remove it, or give the changed one another name"
-    )]
+    /// A pipeline of this name exists, and steps of this one cannot go on with its state.
+    #[error("the pipeline `{name}` cannot go on with the state that this store has of it:{}", list(conflicts))]
     Changed {
+        /// The pipeline.
+        name: String,
+        /// Every step that cannot, with the reason.
+        conflicts: Vec<StepConflict>,
+    },
+    /// A pipeline of this name has ended, and had other steps.
+    #[error("the pipeline `{name}` has ended in this store, with other steps than it has now")]
+    EndedOtherwise {
+        /// The pipeline.
+        name: String,
+    },
+    /// A pipeline of this name was written by another version.
+    #[error("the pipeline `{name}` was written by another version of onceflow, which keeps its rows in another way")]
+    OtherFormat {
+        /// The pipeline.
+        name: String,
+    },
+    /// The pipeline was changed while this worker ran it as it was before.
+    #[error("the pipeline `{name}` was changed by another process; this one has its earlier steps, and stops")]
+    Superseded {
         /// The pipeline.
         name: String,
     },
@@ -81,8 +98,8 @@ pub enum StreamError {
         /// The pipeline.
         name: String,
     },
-    /// Workers are at work on a pipeline that is to be removed.
-    #[error("the pipeline `{name}` is at work; stop its workers before it is removed")]
+    /// Workers are at work on a pipeline that is to be removed or changed.
+    #[error("the pipeline `{name}` is at work; its workers must stop before it is removed or changed")]
     AtWork {
         /// The pipeline.
         name: String,
@@ -95,4 +112,9 @@ pub enum StreamError {
         /// The panic's message.
         message: String,
     },
+}
+
+/// The conflicts of a changed pipeline, a line each.
+fn list(conflicts: &[StepConflict]) -> String {
+    conflicts.iter().map(|conflict| format!("\n  {conflict}")).collect()
 }

@@ -30,6 +30,7 @@
 //! |---|---|
 //! | [`pipeline`] | streams and steps with their types; sources and sinks |
 //! | [`plan`] | fusion and lifting, with reasons |
+//! | [`upgrade`] | which state a changed pipeline goes on with, and why not |
 //! | [`window`], [`combine`], [`step`] | windows, triggers, combines, state and timers, joins |
 //! | [`identity`], [`block`], [`catalog`] | ids and stamps of records, blocks of them, the ids that were seen |
 //! | `testing` | the suites that every source and sink passes (feature `testing`) |
@@ -51,6 +52,7 @@ mod seams;
 pub mod step;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod upgrade;
 pub mod window;
 
 pub use data::{BadValue, StreamData};

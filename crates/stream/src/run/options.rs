@@ -1,7 +1,9 @@
 //! The settings of a running pipeline.
 
+use serde::{Deserialize, Serialize};
+
 /// The way records take between stages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EdgeMode {
     /// The sender's commit writes into the receiver's inbox: exactly once because it is one commit.
     Local,

@@ -384,7 +384,7 @@ impl Partition {
     }
 
     pub(super) fn sink_name(&self, sink: usize) -> &str {
-        &self.runtime.sink_names[usize::from(self.station.stage)][sink]
+        &self.layout().sinks[sink]
     }
 
     /// Lets every sink look at its place before anything is written there.

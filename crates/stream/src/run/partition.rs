@@ -163,7 +163,7 @@ impl Partition {
             return Err(Stop::Oversized { records_max: self.room.records });
         }
         if self.bundle.bytes > BUNDLE_BYTES_MAX {
-            let (stage, bytes) = (usize::from(self.station.stage), self.bundle.bytes);
+            let (stage, bytes) = (self.runtime.place_in_plan(self.station.stage), self.bundle.bytes);
             return Err(Stop::Failed(StreamError::BundleTooLarge { stage, bytes, limit: BUNDLE_BYTES_MAX }));
         }
         self.advance_watermarks();

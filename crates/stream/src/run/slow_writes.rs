@@ -117,6 +117,6 @@ impl Partition {
 
     /// A call is open or is to be forgotten, or a chunk is on its way to a sink.
     pub(crate) fn waits_outside(&mut self) -> bool {
-        !self.outbox.slow.is_empty() || self.is_calling()
+        !self.outbox.slow.is_empty() || self.is_calling() || !self.outbox.is_acknowledged()
     }
 }

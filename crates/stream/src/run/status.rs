@@ -2,6 +2,7 @@
 //! that bundles commit, so every count is of whole bundles.
 
 use super::{
+    installed::{InstalledPlan, InstalledStage},
     keys::{self, Station, StreamKeys},
     meta::{CatalogSize, Counts, Meta},
     partition::SHARD,
@@ -15,21 +16,7 @@ use onceflow_store::{
     Records,
     records::{Scan, get_one},
 };
-use serde::{Deserialize, Serialize};
 use std::path::Path;
-
-/// The plan of a pipeline as it was installed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct InstalledPlan {
-    /// Everything that stored rows depend on: a pipeline with another one cannot go on with them.
-    pub(crate) fingerprint: String,
-    /// The stages: their names and numbers of partitions.
-    pub(crate) stages: Vec<(String, u16)>,
-    /// For each stage, the names of its sinks.
-    pub(crate) sinks: Vec<Vec<String>>,
-    /// For each edge, the stage it leads to.
-    pub(crate) receivers: Vec<u16>,
-}
 
 /// A stage of a pipeline at some moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,28 +103,29 @@ pub async fn status(
 ) -> Result<Option<StreamStatus>, StreamError> {
     let keys = StreamKeys::new(name);
     let Some(row) = get_one(records, SHARD, keys.plan()).await? else { return Ok(None) };
-    let InstalledPlan { stages: installed, receivers, .. } = data::decode(&row)?;
+    let plan = InstalledPlan::from_row(name, &row)?;
+    let installed = &plan.stages;
     if let Some(row) = get_one(records, SHARD, keys.result()).await? {
         let result: StreamResult = data::decode(&row)?;
-        let stage = |((name, partitions), counts): ((String, u16), Counts)| StageStatus {
+        let stage = |(stage, counts): (&InstalledStage, Counts)| StageStatus {
             counts,
-            ended: partitions,
-            ..StageStatus::new(name, partitions)
+            ended: stage.partitions,
+            ..StageStatus::new(stage.name(), stage.partitions)
         };
         let counts = result.stages.into_iter().map(|stage| stage.counts);
-        let stages = installed.into_iter().zip(counts).map(stage).collect();
+        let stages = installed.iter().zip(counts).map(stage).collect();
         return Ok(Some(StreamStatus { stages, has_ended: true, workers: 0 }));
     }
-    let waiting = waiting::since(records, &keys, &installed, &receivers).await?;
+    let waiting = waiting::since(records, &keys, &plan).await?;
     let now_ms = records.now().await?.as_ms();
     let mut stages = Vec::new();
-    for (stage, (name, partitions)) in (0..).zip(installed) {
-        let stations: Vec<Key> = (0..partitions).map(|partition| keys.meta(Station { stage, partition })).collect();
-        let system_lag_ms = receivers.contains(&stage).then(|| {
-            let oldest_ms = waiting.get(&stage).map(|oldest| oldest.0 / 1000);
+    for stage in installed {
+        let stations: Vec<Key> = stage.stations().map(|station| keys.meta(station)).collect();
+        let system_lag_ms = plan.edges.iter().any(|edge| edge.to.0 == stage.id).then(|| {
+            let oldest_ms = waiting.get(&stage.id).map(|oldest| oldest.0 / 1000);
             oldest_ms.map_or(0, |oldest_ms| now_ms.saturating_sub(oldest_ms))
         });
-        let mut of = StageStatus { system_lag_ms, ..StageStatus::new(name, partitions) };
+        let mut of = StageStatus { system_lag_ms, ..StageStatus::new(stage.name(), stage.partitions) };
         for row in records.get(SHARD, &stations).await? {
             let Some(row) = row else {
                 of.watermark = EventTime::MIN;
@@ -186,23 +174,10 @@ pub(crate) async fn discard(records: &dyn Records, name: &str) -> Result<bool, S
         batch.delete_group(group);
     }
     let _always_applied = records.commit(batch).await?;
-    let installed = data::decode::<InstalledPlan>(&row)?.stages;
-    for (stage, (_, partitions)) in (0..).zip(installed) {
-        for station in (0..partitions).map(|partition| Station { stage, partition }) {
-            let mut batch = Batch::new(SHARD);
-            for group in [keys.inbox(station), keys.outbox(station), keys.state(station), keys.sink_parts(station)] {
-                batch.delete_group(group);
-            }
-            if let Some(row) = get_one(records, SHARD, keys.meta(station)).await? {
-                let meta = Meta::from_row(&row)?;
-                let seen = meta.buckets.iter().map(|bucket| keys.seen(station, *bucket));
-                let ids = meta.client_ids.buckets.iter().map(|bucket| keys.client_ids(station, *bucket));
-                for group in seen.chain(ids) {
-                    batch.delete_group(group);
-                }
-            }
-            let _always_applied = records.commit(batch).await?;
-        }
+    for station in InstalledPlan::from_row(name, &row)?.stages.iter().flat_map(InstalledStage::stations) {
+        let mut batch = Batch::new(SHARD);
+        delete_station_into(&mut batch, records, &keys, station).await?;
+        let _always_applied = records.commit(batch).await?;
     }
     let mut batch = Batch::new(SHARD);
     for group in [keys.workers(), keys.rows()] {
@@ -212,4 +187,22 @@ pub(crate) async fn discard(records: &dyn Records, name: &str) -> Result<bool, S
     let committed = records.commit(batch).await?;
     records.durable(committed.position()).await?;
     Ok(true)
+}
+
+/// Deletes everything that a partition has, but for its rows in the group of the pipeline and in the queue.
+pub(super) async fn delete_station_into(
+    batch: &mut Batch,
+    records: &dyn Records,
+    keys: &StreamKeys,
+    station: Station,
+) -> Result<(), StreamError> {
+    for group in [keys.inbox(station), keys.outbox(station), keys.state(station), keys.sink_parts(station)] {
+        batch.delete_group(group);
+    }
+    if let Some(row) = get_one(records, SHARD, keys.meta(station)).await? {
+        for group in Meta::from_row(&row)?.catalog_groups(keys, station) {
+            batch.delete_group(group);
+        }
+    }
+    Ok(())
 }

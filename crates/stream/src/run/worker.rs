@@ -4,8 +4,9 @@
 use super::{
     Runtime,
     claim::{self, PartitionClaim},
+    installed::InstalledStage,
     layout,
-    meta::{Counts, Meta, Published},
+    meta::{ChunkPlace, Counts, Meta, Published},
     partition::{Advance, Partition, SHARD, Stop},
     sink_bytes::SinkTotal,
     worker_row::{self, WorkerRow, WorkerRows},
@@ -152,7 +153,7 @@ impl Worker {
     async fn advance(&mut self, at: usize) -> Result<Option<Advance>, StreamError> {
         let runtime = self.runtime.clone();
         let (claim, memory) = &mut self.held[at];
-        let stage = usize::from(claim.station.stage);
+        let stage = runtime.place_in_plan(claim.station.stage);
         let work = async {
             let partition = match memory {
                 Some(partition) => partition,
@@ -284,13 +285,15 @@ async fn finish(runtime: &Runtime) -> Result<Option<StreamResult>, StreamError> 
     let stages = counts(runtime).await?;
     let mut sinks = Vec::new();
     for (station, row) in stations.iter().zip(records.get(SHARD, &metas).await?) {
-        let (stage, of) = (usize::from(station.stage), runtime.stages[usize::from(station.stage)].partitions);
+        let stage = &runtime.stages[usize::from(station.stage)];
         let places = row.map(|row| Meta::from_row(&row)).transpose()?.map(|meta| meta.chunks).unwrap_or_default();
-        let names = runtime.sink_names[stage].iter().cloned();
-        sinks.extend(names.zip(places).map(|(sink, place)| SinkTotal::new(sink, station.partition, of, place)));
+        let total = |(sink, place): (&String, ChunkPlace)| {
+            SinkTotal::new(sink.clone(), station.partition, stage.partitions, place)
+        };
+        sinks.extend(stage.sinks.iter().zip(places).map(total));
     }
     let mut batch = Batch::new(SHARD);
-    batch.require_absent(keys.result());
+    batch.require_absent(keys.result()).require_equals(keys.plan(), runtime.plan_row.clone());
     for meta in &metas {
         batch.require_present(meta.clone());
     }
@@ -307,13 +310,13 @@ async fn finish(runtime: &Runtime) -> Result<Option<StreamResult>, StreamError> 
 
 /// Returns the counts of all stages, as far as their bundles are committed.
 async fn counts(runtime: &Runtime) -> Result<Vec<StageCounts>, StreamError> {
-    let none = |name: &String| StageCounts { name: name.clone(), counts: Counts::default() };
-    let mut stages: Vec<StageCounts> = runtime.stage_names.iter().map(none).collect();
+    let none = |stage: &InstalledStage| StageCounts { name: stage.name(), counts: Counts::default() };
+    let mut stages: Vec<StageCounts> = runtime.installed.stages.iter().map(none).collect();
     let stations: Vec<_> = layout::stations(&runtime.stages).collect();
     let metas: Vec<Key> = stations.iter().map(|station| runtime.keys.meta(*station)).collect();
     for (station, row) in stations.iter().zip(runtime.records.get(SHARD, &metas).await?) {
         if let Some(row) = row {
-            stages[usize::from(station.stage)].counts.add(&Meta::from_row(&row)?.counts);
+            stages[runtime.place_in_plan(station.stage)].counts.add(&Meta::from_row(&row)?.counts);
         }
     }
     Ok(stages)

@@ -19,4 +19,5 @@ mod processes;
 mod rules;
 mod sides;
 mod slow_sinks;
+mod upgrade;
 mod windows;
