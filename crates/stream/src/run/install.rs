@@ -3,6 +3,8 @@
 //! partition as it was read, so a bundle of the earlier plan happens before it or never.
 
 use super::{
+    copies,
+    desired::Desired,
     installed::{InstalledEdge, InstalledPlan, InstalledStage},
     keys::{self, Station, StreamKeys},
     meta::Meta,
@@ -39,9 +41,18 @@ pub(crate) async fn install(
 ) -> Result<InstalledPlan, StreamError> {
     let keys = StreamKeys::new(name);
     loop {
-        let Some(row) = get_one(records, SHARD, keys.plan()).await? else {
+        let rows = records.get(SHARD, &[keys.plan(), keys.desired()]).await?;
+        let [row, desired] = <[_; 2]>::try_from(rows).map_err(|_| StreamError::Damaged("rows are missing"))?;
+        if Desired::from_row(desired.as_ref())?.is_cancelled {
+            return Err(StreamError::Cancelled { name: name.to_owned() });
+        }
+        let Some(row) = row else {
+            copies::sweep(records).await?;
             if records.commit(first_rows(&keys, name, &wanted)).await?.is_applied() {
                 return Ok(wanted);
+            }
+            if get_one(records, SHARD, keys.copy()).await?.is_some() {
+                return Err(StreamError::CopyLost);
             }
             continue;
         };
@@ -72,7 +83,7 @@ pub(crate) async fn install(
 /// The rows of a pipeline that runs for the first time: its plan, and a queue row for every partition.
 fn first_rows(keys: &StreamKeys, name: &str, plan: &InstalledPlan) -> Batch {
     let mut batch = Batch::new(SHARD);
-    batch.require_absent(keys.plan()).put(keys.plan(), plan.to_row());
+    batch.require_absent(keys.plan()).require_absent(keys.copy()).put(keys.plan(), plan.to_row());
     batch.put(keys::pipelines().key(name), Row::default());
     for station in plan.stages.iter().flat_map(InstalledStage::stations) {
         batch.put(keys.queue().key(station.to_bytes()), keys.ready_row());
@@ -143,9 +154,7 @@ impl PlanChange<'_> {
                 for (station, row) in stations.iter().zip(self.records.get(SHARD, &wanted).await?) {
                     let meta = match &row {
                         Some(row) => Meta::from_row(row)?,
-                        None => {
-                            Meta::new(1, &destinations(self.old, stage), stage.sinks().count())
-                        }
+                        None => Meta::new(1, &destinations(self.old, stage), stage.sinks().count()),
                     };
                     metas.insert(*station, (row, meta));
                 }
@@ -220,7 +229,8 @@ impl PlanChange<'_> {
         }
         for edge in plan.edges.iter().filter(|edge| self.old.edges.iter().all(|own| own.id != edge.id)) {
             let has_ended = |stage: u16, all: bool| {
-                let mut of = metas.iter().filter(|(station, _)| station.stage == stage).map(|(_, (_, meta))| meta.has_ended);
+                let mut of =
+                    metas.iter().filter(|(station, _)| station.stage == stage).map(|(_, (_, meta))| meta.has_ended);
                 if all { of.next().is_some_and(|first| first && of.all(|ended| ended)) } else { of.any(|ended| ended) }
             };
             if has_ended(edge.to.0, false)
@@ -239,10 +249,7 @@ impl PlanChange<'_> {
     }
 }
 
-fn outputs<'a>(
-    plan: &'a InstalledPlan,
-    stage: &InstalledStage,
-) -> impl Iterator<Item = &'a InstalledEdge> {
+fn outputs<'a>(plan: &'a InstalledPlan, stage: &InstalledStage) -> impl Iterator<Item = &'a InstalledEdge> {
     let stage = stage.id;
     plan.edges.iter().filter(move |edge| edge.from.0 == stage)
 }
