@@ -2,10 +2,14 @@
 //!
 //! | module | owns |
 //! |---|---|
+//! | `faults` | errors of streams, with hints |
 //! | `figures` | counts of stages: as a table, as JSON, as text for Prometheus |
+//! | [`life`] | paused, resumed, drained and cancelled |
 //! | `watch` | a stream that other processes work on, as a table that is drawn again and again |
 
+mod faults;
 mod figures;
+pub(crate) mod life;
 mod watch;
 
 use crate::{
@@ -24,12 +28,11 @@ use crate::{
     worker_setup::WorkerSetup,
 };
 use onceflow_engine::Engine;
-use onceflow_spec::{LoadedStream, StreamCalls, is_stream, load_stream};
+use onceflow_spec::{LoadedStream, StreamCalls, is_stream, load_stream, stream_step_names};
 use onceflow_store::{World, world::RealWorld};
 use onceflow_stream::{
-    Pipeline, StreamError, StreamResult, StreamStatus,
+    Pipeline, StreamError, StreamPhase, StreamResult, StreamStatus,
     pipeline::{flow_call::is_called_by, tail::Clock},
-    upgrade::{ConflictCause, StepConflict},
 };
 use serde_json::{Value, json};
 use std::{
@@ -107,11 +110,19 @@ async fn run_in(args: &args::Run, stream: &LoadedStream, session: &Session, prin
     if args.flow.new {
         begin_anew(stream, session, printer).await?;
     }
+    if let Some(savepoint) = &args.from {
+        onceflow_stream::begin_from_savepoint(&*records, &*RealWorld::here(), savepoint, name).await?;
+        printer.say(format!("stream `{name}` begins where savepoint `{savepoint}` was made"));
+    }
     let before = onceflow_stream::status(&*records, name, Some(&locks(session))).await?;
     match &before {
         Some(StreamStatus { has_ended: true, .. }) => {
             printer.say(format!("stream `{name}` has ended before; `--new` runs it from the beginning"));
         }
+        Some(StreamStatus { phase: StreamPhase::Pausing | StreamPhase::Paused, .. }) => {
+            printer.say(format!("stream `{name}` is paused; `onceflow resume {word}` lets it go on"));
+        }
+        Some(_) if args.from.is_some() => {}
         Some(_) => printer.say(format!("stream `{name}` goes on where it was")),
         None => {}
     }
@@ -136,9 +147,9 @@ async fn run_in(args: &args::Run, stream: &LoadedStream, session: &Session, prin
         tell(name, &status, printer, true);
     }
     match (result.has_ended, asked) {
-        (false, Some(exit)) => {
+        (false, exit) => {
             printer.next("the same command goes on where it stopped");
-            Ok(exit)
+            Ok(exit.unwrap_or(Exit::Waiting))
         }
         _ => {
             printer.next(format!("onceflow show {word}"));
@@ -160,7 +171,8 @@ async fn work(
         StreamCalls { engine: engine.clone(), classes: Arc::new(|key, flow| Who::Any.classes(key, flow)) }
     });
     let pipeline = pipeline(stream, calls.as_ref()).locks(locks(session));
-    let pipeline = args.drop.iter().fold(pipeline, |pipeline, step| pipeline.drop_state_of(step));
+    let dropped = args.drop.iter().flat_map(|name| stream_step_names(name));
+    let pipeline = dropped.fold(pipeline, Pipeline::drop_state_of);
     let mut signals = Signals::listen()?;
     let mut working = pipeline.run(session.store.records(), RealWorld::here());
     let (result, asked) = tokio::select! {
@@ -266,11 +278,10 @@ pub(crate) fn scene(stream: &LoadedStream) -> Scene {
 }
 
 /// The commands that take streams.
-pub(crate) const VERBS: &str =
-    "`check`, `explain`, `graph`, `run`, `show`, `watch`, `ls` and `rm` take streams; Ctrl-C stops one";
+pub(crate) const VERBS: &str = "`check`, `explain`, `graph`, `run`, `pause`, `resume`, `drain`, `savepoint`, `show`, `watch`, `ls`, `cancel` and `rm` take streams";
 
 /// Returns the name of the stream that a word means: the one in a stream file, or the word itself.
-fn name_of(word: &str) -> Result<String, Fault> {
+pub(crate) fn name_of(word: &str) -> Result<String, Fault> {
     let path = Path::new(word);
     let named = if path.is_file() { read(path)?.map(|stream| stream.name) } else { None };
     Ok(named.unwrap_or_else(|| word.to_owned()))
@@ -320,14 +331,17 @@ pub(crate) async fn prometheus(word: &str, session: &Session, printer: &Printer)
         match onceflow_stream::status(&*records, &name, Some(&locks(session))).await? {
             Some(status) => found.push((name, status)),
             None if word == "-" => {}
-            None => {
-                let message = format!("there is no stream `{name}` in this store");
-                return Err(Fault::new(Exit::Usage, codes::NO_RUN, message).hint("`onceflow ls` lists the streams"));
-            }
+            None => return Err(unknown(&name)),
         }
     }
     printer.text(figures::prometheus(&found));
     Ok(Exit::Done)
+}
+
+/// The fault of a command whose stream is not in the store.
+fn unknown(name: &str) -> Fault {
+    let message = format!("there is no stream `{name}` in this store");
+    Fault::new(Exit::Usage, codes::NO_RUN, message).hint("`onceflow ls` lists the streams")
 }
 
 /// Shows the stream that a word names until it ends, or no process works on it; `None` if there is none in the store.
@@ -408,7 +422,16 @@ pub(crate) async fn remove(args: &args::Rm, session: &Session, printer: &Printer
 
 fn state(status: &StreamStatus) -> String {
     match status {
-        StreamStatus { has_ended: true, .. } => String::from("has ended"),
+        StreamStatus { phase: StreamPhase::Ended, .. } => String::from("has ended"),
+        StreamStatus { phase: StreamPhase::Cancelled, .. } => String::from("was cancelled"),
+        StreamStatus { phase: StreamPhase::Paused, .. } => String::from("is paused"),
+        StreamStatus { phase: StreamPhase::Pausing, workers: 0, .. } => {
+            String::from("is paused, with records on their way")
+        }
+        StreamStatus { phase: StreamPhase::Pausing, .. } => String::from("is pausing"),
+        StreamStatus { phase: StreamPhase::Draining, workers, .. } => {
+            format!("drains in {}", words::count(*workers, "worker"))
+        }
         StreamStatus { workers: 0, .. } => String::from("rests"),
         StreamStatus { workers, .. } => format!("is at work in {}", words::count(*workers, "worker")),
     }
@@ -424,56 +447,5 @@ fn tell(name: &str, status: &StreamStatus, printer: &Printer, is_after_run: bool
     match is_after_run {
         true => lines.iter().for_each(|line| printer.say(line)),
         false => printer.text(lines.join("\n") + "\n"),
-    }
-}
-
-/// Says how a changed stream can go on, for the first reason why it cannot.
-fn upgrade_hint(conflicts: &[StepConflict]) -> String {
-    let Some(first) = conflicts.first() else { return String::new() };
-    let step = shell_word(&first.step);
-    match first.cause {
-        ConflictCause::Changed { .. } => String::from(
-            "a new name for the step lets it begin empty, and `--drop` its earlier name; `--new` begins everything anew",
-        ),
-        ConflictCause::Removed => format!("`--drop {step}` drops its state; the earlier file still goes on with it"),
-        ConflictCause::InFlight => String::from(
-            "run the earlier file once more, and stop it with Ctrl-C or `onceflow drain`: then nothing is on its way",
-        ),
-        ConflictCause::Ended => String::from("`--key NAME` runs it beside the other, `--new` from the beginning"),
-    }
-}
-
-impl From<StreamError> for Fault {
-    fn from(error: StreamError) -> Self {
-        match error {
-            StreamError::Store(error) => error.into(),
-            StreamError::Changed { ref conflicts, .. } => {
-                Fault::new(Exit::No, codes::STREAM_CHANGED, error.to_string()).hint(upgrade_hint(conflicts))
-            }
-            StreamError::EndedOtherwise { .. } | StreamError::OtherFormat { .. } => {
-                Fault::new(Exit::No, codes::STREAM_CHANGED, error.to_string())
-                    .hint("`--key NAME` runs it beside the other, `--new` from the beginning")
-            }
-            StreamError::Superseded { .. } => Fault::new(Exit::Busy, codes::RUN_BUSY, error.to_string())
-                .hint("run it with its new file, as the other process does"),
-            StreamError::Call { ref run, .. } => {
-                let run = shell_word(run);
-                Fault::new(Exit::No, codes::STREAM_CALL, error.to_string()).hint(format!(
-                    "`onceflow show {run}` shows it; the same command starts it again, and goes on from there"
-                ))
-            }
-            StreamError::AtWork { .. } => Fault::new(Exit::Busy, codes::RUN_BUSY, error.to_string()),
-            StreamError::Removed { .. } => Fault::new(Exit::No, codes::STREAM_STOPPED, error.to_string())
-                .hint("the same command runs it from the beginning"),
-            StreamError::Damaged(_) | StreamError::Block(_) | StreamError::Value(_) => {
-                Fault::new(Exit::Damaged, codes::STORE_DAMAGED, error.to_string())
-            }
-            StreamError::TooLarge { .. }
-            | StreamError::BundleTooLarge { .. }
-            | StreamError::Io { .. }
-            | StreamError::Step { .. }
-            | StreamError::Panicked { .. } => Fault::new(Exit::No, codes::STREAM_STOPPED, error.to_string())
-                .hint("what was done is kept; the same command goes on from there"),
-        }
     }
 }

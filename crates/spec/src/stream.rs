@@ -135,6 +135,12 @@ impl LoadedStream {
     }
 }
 
+/// Returns the names that steps with state have in the pipeline of a file that has a source, step or sink of this name.
+pub fn step_names(name: &str) -> impl Iterator<Item = String> {
+    let others = ["table", "ingest", "once"].map(|part| format!("{name} {part}"));
+    [name.to_owned(), check::sink_step(name)].into_iter().chain(others)
+}
+
 /// The file declares a stream. A file that cannot be read is none.
 pub fn is_stream(path: &Path) -> bool {
     let Ok((text, _)) = files::read(path) else { return false };

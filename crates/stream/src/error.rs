@@ -60,6 +60,51 @@ pub enum StreamError {
         /// The pipeline.
         name: String,
     },
+    /// There is no pipeline of this name.
+    #[error("there is no pipeline `{name}` in this store")]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// The pipeline has ended.
+    #[error("the pipeline `{name}` has ended")]
+    Ended {
+        /// The pipeline.
+        name: String,
+    },
+    /// The pipeline was cancelled.
+    #[error("the pipeline `{name}` was cancelled, and its state is gone")]
+    Cancelled {
+        /// The pipeline.
+        name: String,
+    },
+    /// A pipeline of this name is there.
+    #[error("there is a pipeline `{name}` in this store already")]
+    Exists {
+        /// The name.
+        name: String,
+    },
+    /// Records of the pipeline are on their way, or it worked while its rows were copied.
+    #[error("the pipeline `{name}` is not quiet, so no savepoint of it can be made")]
+    NotQuiet {
+        /// The pipeline.
+        name: String,
+    },
+    /// There is no savepoint of this name.
+    #[error("there is no savepoint `{name}` in this store")]
+    NoSavepoint {
+        /// The name.
+        name: String,
+    },
+    /// There is a savepoint of this name.
+    #[error("there is a savepoint `{name}` in this store already")]
+    SavepointExists {
+        /// The name.
+        name: String,
+    },
+    /// Another process makes a copy in the same place, or has taken this one for dead.
+    #[error("another process makes a savepoint, or a pipeline from one, of the same name")]
+    CopyLost,
     /// The pipeline was changed while this worker ran it as it was before.
     #[error("the pipeline `{name}` was changed by another process; this one has its earlier steps, and stops")]
     Superseded {

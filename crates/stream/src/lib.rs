@@ -80,11 +80,13 @@ pub use pipeline::{
 };
 pub use run::{
     control::StreamControl,
+    desired::{cancel, drain, pause, resume},
     keys::Station,
     meta::{CatalogSize, Counts},
     options::{EdgeMode, StreamOptions},
+    savepoint::{Savepoint, begin_from_savepoint, make_savepoint, remove_savepoint, savepoints},
     sink_bytes::{SinkBytes, SinkTotal, sink_bytes},
-    status::{StageStatus, StreamStatus, pipelines, remove, status},
+    status::{StageStatus, StreamPhase, StreamStatus, pipelines, remove, status},
     transport::{MemoryTransport, StreamMessage, Transport},
     worker::{StageCounts, StreamResult},
 };

@@ -221,6 +221,7 @@ pub(crate) fn add(steps: &Steps, step: StepNode) -> usize {
 }
 
 /// The planner's view of a step.
-pub(crate) fn facts(name: &str, kind: StepKind, inputs: Vec<usize>) -> StepFacts {
-    StepFacts { name: name.to_owned(), kind, inputs, is_break: false, gives_late: false, state: Vec::new() }
+pub(crate) fn facts<T>(name: &str, kind: StepKind, inputs: Vec<usize>) -> StepFacts {
+    let output = type_name::name_of::<T>();
+    StepFacts { name: name.to_owned(), kind, inputs, is_break: false, gives_late: false, output, state: Vec::new() }
 }

@@ -20,6 +20,8 @@ pub struct StepFacts {
     pub is_break: bool,
     /// It gives records apart that came after their windows.
     pub gives_late: bool,
+    /// The type of its records.
+    pub output: String,
     /// Everything that its stored state depends on, such as windows; of a step that gives records their key, what the
     /// state of those that read it depends on.
     pub state: Vec<StateFact>,
@@ -244,6 +246,7 @@ mod tests {
             inputs: inputs.to_vec(),
             is_break: false,
             gives_late: false,
+            output: String::new(),
             state: Vec::new(),
         }
     }

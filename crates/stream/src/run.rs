@@ -13,11 +13,13 @@
 //! | [`cells`], [`bundle`], [`chain`] | keyed state, outputs and steps of a bundle under way |
 //! | [`calls`] | work outside that records cause: begun and forgotten after commits |
 //! | [`claim`] | who writes a partition |
-//! | [`control`], [`status`] | draining; how far a pipeline is, and its removal |
+//! | [`control`], [`desired`] | what is asked of workers: in this process, and from any other |
+//! | [`status`], [`quiet`] | how far a pipeline is, and its removal; whether nothing of it is on its way |
 //! | [`worker`] | takes partitions and works on them until the pipeline ends |
 //! | [`rest`] | when a partition lets input gather |
 //! | [`timing`], [`waiting`] | how long commits take; how long input has waited |
 //! | [`installed`], [`install`] | the plan of a pipeline as a row; how it gets there, and replaces an earlier one |
+//! | [`savepoint`], [`copies`] | copies of a quiet pipeline, and pipelines that begin from one |
 //! | [`keys`], [`meta`] | the rows |
 
 pub(crate) mod admission;
@@ -28,6 +30,8 @@ pub(crate) mod chain;
 pub(crate) mod claim;
 pub(crate) mod client_ids;
 pub(crate) mod control;
+pub(crate) mod copies;
+pub(crate) mod desired;
 pub(crate) mod input;
 pub(crate) mod install;
 pub(crate) mod installed;
@@ -38,7 +42,9 @@ pub(crate) mod meta;
 pub(crate) mod options;
 pub(crate) mod outbox;
 pub(crate) mod partition;
+mod quiet;
 pub(crate) mod rest;
+pub(crate) mod savepoint;
 pub(crate) mod sink_bytes;
 pub(crate) mod sink_parts;
 pub(crate) mod slow_writes;
@@ -64,7 +70,7 @@ use rest::Backlog;
 use std::{
     collections::BTreeMap,
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::AtomicBool},
 };
 use transport::Transport;
 
@@ -93,6 +99,10 @@ pub(crate) struct Runtime {
     /// The plan that it runs, and its row: a worker stops when the store has another one.
     pub(crate) installed: InstalledPlan,
     pub(crate) plan_row: Row,
+    /// Sources give nothing more: the worker drains, or the pipeline is paused.
+    pub(crate) holds_sources: AtomicBool,
+    /// The pipeline is paused: timers on the clock wait.
+    pub(crate) is_paused: AtomicBool,
 }
 
 impl Runtime {

@@ -111,7 +111,7 @@ fn take(next: &mut u16) -> u16 {
 
 /// Records that were sent on one of these edges arrive on the other.
 fn is_same_edge(a: &InstalledEdge, b: &InstalledEdge) -> bool {
-    (&a.from, a.to, a.lifted) == (&b.from, b.to, b.lifted)
+    (&a.from, a.to, a.lifted, &a.records) == (&b.from, b.to, b.lifted, &b.records)
 }
 
 fn changed(step: &InstalledStep, field: &str, (before, now): (String, String)) -> StepConflict {

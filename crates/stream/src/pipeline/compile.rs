@@ -20,7 +20,7 @@ use crate::{
 use onceflow_store::{Records, World};
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::AtomicBool},
 };
 
 /// The steps of a pipeline with their stages and edges.
@@ -89,6 +89,8 @@ pub(super) fn compile(
         control,
         plan_row: installed.to_row(),
         installed,
+        holds_sources: AtomicBool::default(),
+        is_paused: AtomicBool::default(),
     }
 }
 

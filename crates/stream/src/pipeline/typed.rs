@@ -91,7 +91,8 @@ impl Pipeline {
             open: Arc::new(move |split, position, next| open_split(&*source, &own, split, position, next)),
         };
         let (fan_out, sender) = (fan_out::<S::Item> as fn(_) -> _, sender::<S::Item> as fn(_) -> _);
-        let step = self.add(StepNode { facts: facts(name, StepKind::Source, Vec::new()), work, fan_out, sender });
+        let step =
+            self.add(StepNode { facts: facts::<S::Item>(name, StepKind::Source, Vec::new()), work, fan_out, sender });
         let stream = Stream { steps: self.steps.clone(), step, of: PhantomData };
         stream.keeps([StateFact::new(KIND, outer_name_of::<S>())])
     }
@@ -129,7 +130,7 @@ impl<T: StreamData> Stream<T> {
     }
 
     fn then<U: StreamData>(&self, name: &str, kind: StepKind, inputs: Vec<usize>, work: StepWork) -> Stream<U> {
-        let node = StepNode { facts: facts(name, kind, inputs), work, fan_out: fan_out::<U>, sender: sender::<U> };
+        let node = StepNode { facts: facts::<U>(name, kind, inputs), work, fan_out: fan_out::<U>, sender: sender::<U> };
         Stream { steps: self.steps.clone(), step: add(&self.steps, node), of: PhantomData }
     }
 

@@ -1,4 +1,4 @@
-//! What was asked of a pipeline from outside: to pause, to drain, to be cancelled. It is one row, so it survives every
+//! The state that a pipeline is asked for from outside: paused, drained, cancelled. It is one row, so it survives every
 //! process; the batch that changes it rings, and workers that wait on the store wake and read it.
 
 use super::{
@@ -31,14 +31,14 @@ impl Desired {
         match row {
             None => Ok(Desired::default()),
             Some(row) => {
-                data::decode(row).map_err(|_| StreamError::Damaged("the row of what is desired cannot be decoded"))
+                data::decode(row).map_err(|_| StreamError::Damaged("the row of the desired state cannot be decoded"))
             }
         }
     }
 
     /// A worker that began then drains.
     pub(crate) fn drains(self, began: Timestamp) -> bool {
-        began.as_ms() <= self.drain_until_ms
+        self.drain_until_ms > 0 && began.as_ms() <= self.drain_until_ms
     }
 }
 

@@ -19,6 +19,7 @@ use crate::{
 };
 use onceflow_core::{Key, Name, Row, limits::GET_KEYS_MAX};
 use onceflow_store::records::{Scan, get_one};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Blocks of the inbox that one bundle takes.
 const BLOCKS_MAX: usize = 64;
@@ -68,7 +69,7 @@ impl Partition {
         let (limit, mut taken) = (self.room.records, 0);
         let Program::Source(source) = &mut self.program else { unreachable!("the caller looked") };
         let (mut ended, mut is_full) = (false, true);
-        let limit = if self.runtime.control.is_draining() { 0 } else { limit };
+        let limit = if self.runtime.holds_sources.load(Relaxed) { 0 } else { limit };
         let read_before = source.bytes_read();
         while taken < limit
             && self.bundle.bytes < BUNDLE_BYTES
@@ -100,6 +101,10 @@ impl Partition {
             effects.push(Effect::TellSource(position));
         }
         self.meta.counts.records_in += taken as u64;
+        // The watermark of a source may follow the clock: windows of a paused pipeline stay open.
+        if self.runtime.is_paused.load(Relaxed) {
+            return Ok(self.meta.watermark_in);
+        }
         Ok(if ended { EventTime::MAX } else { source.watermark() })
     }
 

@@ -3,6 +3,8 @@
 //! partition as it was read, so a bundle of the earlier plan happens before it or never.
 
 use super::{
+    copies,
+    desired::Desired,
     installed::{InstalledEdge, InstalledPlan, InstalledStage},
     keys::{self, Station, StreamKeys},
     meta::Meta,
@@ -41,9 +43,18 @@ pub(crate) async fn install(
 ) -> Result<InstalledPlan, StreamError> {
     let keys = StreamKeys::new(name);
     loop {
-        let Some(row) = get_one(records, SHARD, keys.plan()).await? else {
+        let rows = records.get(SHARD, &[keys.plan(), keys.desired()]).await?;
+        let [row, desired] = <[_; 2]>::try_from(rows).map_err(|_| StreamError::Damaged("rows are missing"))?;
+        if Desired::from_row(desired.as_ref())?.is_cancelled {
+            return Err(StreamError::Cancelled { name: name.to_owned() });
+        }
+        let Some(row) = row else {
+            copies::sweep(records).await?;
             if records.commit(first_rows(first.clone(), &keys, name, &wanted)).await?.is_applied() {
                 return Ok(wanted);
+            }
+            if get_one(records, SHARD, keys.copy()).await?.is_some() {
+                return Err(StreamError::CopyLost);
             }
             if get_one(records, SHARD, keys.plan()).await?.is_none() {
                 return Err(StreamError::Removed { name: name.to_owned() });
@@ -76,7 +87,7 @@ pub(crate) async fn install(
 
 /// The rows of a pipeline that runs for the first time: its plan, and a queue row for every partition.
 fn first_rows(mut batch: Batch, keys: &StreamKeys, name: &str, plan: &InstalledPlan) -> Batch {
-    batch.require_absent(keys.plan()).put(keys.plan(), plan.to_row());
+    batch.require_absent(keys.plan()).require_absent(keys.copy()).put(keys.plan(), plan.to_row());
     batch.put(keys::pipelines().key(name), Row::default());
     for station in plan.stages.iter().flat_map(InstalledStage::stations) {
         batch.put(keys.queue().key(station.to_bytes()), keys.ready_row());

@@ -66,6 +66,8 @@ pub(crate) struct InstalledEdge {
     pub(crate) to: (u16, u16),
     /// Parts are combined before they are sent.
     pub(crate) lifted: bool,
+    /// The type of the records that are sent, or combined.
+    pub(crate) records: String,
 }
 
 impl InstalledStep {
@@ -127,6 +129,7 @@ impl InstalledPlan {
                 from: (number(edge.from.1), names[edge.from.0].clone()),
                 to: (number(edge.to.1), number(edge.port)),
                 lifted: edge.lifted,
+                records: steps[edge.from.0].output.clone(),
             })
             .collect();
         let next_ids = (number(stages.len()), number(edges.len()));

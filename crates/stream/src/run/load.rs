@@ -25,8 +25,6 @@ impl Partition {
     /// Reads a claimed partition.
     pub(crate) async fn load(runtime: Arc<Runtime>, claim: PartitionClaim) -> Result<Self, Stop> {
         let (station, keys) = (claim.station, runtime.keys.clone());
-        let layout = runtime.stages.get(usize::from(station.stage)).ok_or(StreamError::Damaged("an unknown stage"))?;
-        let destinations = layout.destinations();
         // All at one moment: a changed pipeline replaces the meta row together with the plan, so that a bundle of the
         // earlier one is refused.
         let rows = runtime.records.get(SHARD, &[keys.meta(station), keys.published(station), keys.plan()]).await?;
@@ -35,6 +33,8 @@ impl Partition {
         if plan.as_ref() != Some(&runtime.plan_row) {
             return Err(Stop::Failed(StreamError::Superseded { name: runtime.name.clone() }));
         }
+        let layout = runtime.stages.get(usize::from(station.stage)).ok_or(StreamError::Damaged("an unknown stage"))?;
+        let destinations = layout.destinations();
         let meta = match &meta_row {
             Some(row) => Meta::from_row(row)?,
             None => Meta::new(1, &destinations, layout.sinks.len()),

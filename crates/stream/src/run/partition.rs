@@ -25,7 +25,7 @@ use onceflow_core::{
 use onceflow_store::{CommitResult, Position, records::Scan};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Arc, PoisonError},
+    sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
 };
 
 /// All rows of a pipeline are in one shard.
@@ -221,6 +221,9 @@ impl Partition {
 
     /// A row of this kind may be due.
     fn is_due(&self, (kind, earliest): &(DueKind, Option<i64>)) -> bool {
+        if kind.by_clock && self.runtime.is_paused.load(Relaxed) {
+            return false;
+        }
         earliest.is_some_and(|earliest| earliest <= self.reached(*kind))
     }
 

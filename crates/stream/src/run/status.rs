@@ -2,11 +2,12 @@
 //! that bundles commit, so every count is of whole bundles.
 
 use super::{
+    desired::Desired,
     installed::{InstalledPlan, InstalledStage},
     keys::{self, Station, StreamKeys},
     meta::{CatalogSize, Counts, Meta},
     partition::SHARD,
-    waiting,
+    quiet, waiting,
     worker::StreamResult,
     worker_row,
 };
@@ -56,9 +57,28 @@ impl StageStatus {
     }
 }
 
+/// Where a pipeline is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamPhase {
+    /// It works, or does as soon as it has a worker.
+    Running,
+    /// It is paused, and records that were read are still on their way.
+    Pausing,
+    /// It is paused, and nothing is on its way.
+    Paused,
+    /// All its workers drain.
+    Draining,
+    /// It was given up.
+    Cancelled,
+    /// All inputs have ended, and all output is written.
+    Ended,
+}
+
 /// A pipeline at some moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamStatus {
+    /// Where it is in its life.
+    pub phase: StreamPhase,
     /// Its stages.
     pub stages: Vec<StageStatus>,
     /// All inputs have ended, and all output is written.
@@ -114,7 +134,7 @@ pub async fn status(
         };
         let counts = result.stages.into_iter().map(|stage| stage.counts);
         let stages = installed.iter().zip(counts).map(stage).collect();
-        return Ok(Some(StreamStatus { stages, has_ended: true, workers: 0 }));
+        return Ok(Some(StreamStatus { stages, phase: StreamPhase::Ended, has_ended: true, workers: 0 }));
     }
     let waiting = waiting::since(records, &keys, &plan).await?;
     let now_ms = records.now().await?.as_ms();
@@ -145,8 +165,16 @@ pub async fn status(
         let watermark = Some(stage.watermark).filter(|time| has_moment(*time));
         stage.lag_ms = furthest.zip(watermark).map(|(furthest, own)| furthest.0.saturating_sub(own.0));
     }
-    let workers = worker_row::read(records, &keys, locks).await?.live();
-    Ok(Some(StreamStatus { stages, has_ended: false, workers }))
+    let live = worker_row::read(records, &keys, locks).await?.live;
+    let desired = Desired::from_row(get_one(records, SHARD, keys.desired()).await?.as_ref())?;
+    let phase = match desired {
+        Desired { is_cancelled: true, .. } => StreamPhase::Cancelled,
+        _ if !live.is_empty() && live.iter().all(|began| desired.drains(*began)) => StreamPhase::Draining,
+        Desired { is_paused: true, .. } if quiet::is_quiet(records, &keys, &plan).await? => StreamPhase::Paused,
+        Desired { is_paused: true, .. } => StreamPhase::Pausing,
+        _ => StreamPhase::Running,
+    };
+    Ok(Some(StreamStatus { phase, stages, has_ended: false, workers: live.len() }))
 }
 
 /// Removes a pipeline and everything it has in the store, so that one of its name begins anew; false if there is none.

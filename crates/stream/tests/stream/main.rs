@@ -13,10 +13,12 @@ mod files;
 #[cfg(feature = "testing")]
 mod given;
 mod kill;
+mod life;
 mod nexmark;
 mod plans;
 mod processes;
 mod rules;
+mod savepoints;
 mod sides;
 mod slow_sinks;
 mod upgrade;

@@ -2,7 +2,10 @@
 
 use crate::bed::{Bed, MemorySink, line, options};
 use futures_util::FutureExt;
-use onceflow_store::testing::fault::{self, Fault, FaultPlan, Faulty};
+use onceflow_store::testing::{
+    fault::{self, Fault, FaultPlan, Faulty},
+    world::poll_once,
+};
 use onceflow_stream::{
     EdgeMode, EventTime, NextRecord, Pipeline, SplitReader, Stream, StreamError, StreamOptions, StreamSource,
     combine::{Count, Sum},
@@ -16,6 +19,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::SeqCst},
     },
+    task::Poll,
 };
 
 /// Numbers up to a bound that a test raises; after the last one it ends.
@@ -221,6 +225,32 @@ async fn a_step_whose_state_is_of_no_use_is_named_with_the_reason() {
     // Nothing has happened.
     numbers.give(LAST);
     assert!(bed.run(&with_window(100)).await.unwrap().has_ended);
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_worker_that_slept_while_its_pipeline_was_changed_stops() {
+    let (bed, sink, numbers, edges) = (Bed::new(), MemorySink::default(), Numbers::new(LAST), EdgeMode::Local);
+    numbers.give(HALF);
+    let mut asleep = earlier(&numbers, edges, &sink).run(bed.store.clone(), bed.world.clone());
+    for _ in 0..500 {
+        assert!(poll_once(&mut asleep).await.is_pending());
+        bed.world.advance(1);
+    }
+    // Its lease ends while it sleeps.
+    bed.world.advance(100);
+    let changed = || changed(&numbers, edges, &sink).drop_state_of("total").drop_state_of("total lines");
+    until(&bed, &numbers, changed(), HALF + 20).await;
+    let stopped = loop {
+        if let Poll::Ready(stopped) = poll_once(&mut asleep).await {
+            break stopped;
+        }
+        bed.world.advance(1);
+    };
+    assert!(matches!(stopped, Err(StreamError::Superseded { .. })), "{stopped:?}");
+    numbers.give(LAST);
+    bed.world.advance(100);
+    bed.run(&changed()).await.unwrap();
+    assert_eq!(sink.lines(), expected());
 }
 
 #[tokio::test(flavor = "current_thread")]
