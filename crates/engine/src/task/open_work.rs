@@ -1,5 +1,5 @@
 //! Work that a step has open in the store beside its run, such as a pipeline of records. A row of the run says so from
-//! before the work begins until the commit of the step, so that whoever takes up the step, or ends the run, finds it.
+//! before the work begins until the commit of the step, so that the worker that takes up the step, or ends the run, finds it.
 
 use super::{Failure, Step};
 use crate::{

@@ -29,7 +29,7 @@ use std::net::SocketAddr;
 pub(super) struct StreamDecl {
     pub(super) name: Text,
     pub(super) description: Option<String>,
-    /// What it is given as a step of a flow.
+    /// The inputs that a step of a flow gives to it.
     pub(super) inputs: Vec<FlowInput>,
     pub(super) partitions: u16,
     pub(super) bundle_records: Option<usize>,

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_secret_lets_nobody_in() {
+    fn an_empty_secret_lets_no_client_in() {
         let mut required = RequiredHeaders::default();
         required.add("authorization", SecretText::from(" ")).expect("a name");
         assert!(required.reveal().is_err());

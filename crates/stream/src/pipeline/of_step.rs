@@ -134,7 +134,7 @@ impl StepPipeline {
                 ran => break ran,
             }
         };
-        // Whoever has the step now, or ends its run, cleans up.
+        // The worker that has the step now, or that ends its run, cleans up.
         if !self.is_ours().await? {
             return Err(StreamError::Removed { name: self.name });
         }

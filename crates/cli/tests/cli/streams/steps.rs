@@ -7,49 +7,20 @@ use onceflow_store::{Store, records::Scan};
 use serde_json::json;
 use std::{fs, path::PathBuf};
 
-const STREAM: &str = "\
-stream: pages
-inputs: { log: file }
-bundle: 50            # small, so that a kill comes in the middle
-sources:
-  log: { file: \"${{ inputs.log }}\", record: { at: int, page: text, status: int, sent: int }, time: record.at, lateness: 5s }
-steps:
-  found: { from: log, filter: record.status < 400 }
-  hits:
-    from: found
-    key: record.page
-    window: { tumbling: 1m }
-    combine: { hits: count, sent: { sum: record.sent } }
-  top:
-    from: hits
-    window: { tumbling: 1m }
-    combine: { pages: { top: 3, by: record.hits } }
-sinks:
-  top: { from: top, file: top.jsonl }
-  all: { from: found, file: all.jsonl }
-";
-
-const FLOW: &str = "\
-flow: pages
-keep: 1d
-inputs: { log: file }
-steps:
-  pages: { stream: stream.yaml, in: { log: inputs.log } }
-  many:  { expr: pages.figures.records_in, out: { many: int } }
-outputs: { top: pages.top, all: pages.all, figures: pages.figures, many: many.many }
-";
+const STREAM: &str = include_str!("../../../../../examples/weblog/pages.yaml");
+const FLOW: &str = include_str!("../../../../../examples/weblog/flow.yaml");
 
 fn bed_with(stream: &str, hits: &[super::Hit]) -> Bed {
     let bed = Bed::new();
     bed.write("access.jsonl", &log(hits));
-    bed.write("stream.yaml", stream);
+    bed.write("pages.yaml", stream);
     bed.write("flow.yaml", FLOW);
     bed
 }
 
 const RUN: [&str; 4] = ["run", "flow.yaml", "-i", "log=access.jsonl"];
 
-/// What streams have in the store, and on the disk.
+/// The names of pipelines in the store, and the directories of their files.
 fn left(bed: &Bed) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let mut left: Vec<String> = runtime.block_on(async {
@@ -112,9 +83,9 @@ fn a_stream_step_runs_again_when_its_stream_or_its_input_changes_and_is_reused_o
     bed.run(&RUN).ends(0);
     let explained = || bed.run(&["explain", "flow.yaml", "-i", "log=access.jsonl"]).ends(0).stdout;
     let remarked = plain.replace("# small, so that", "# another remark:").replace("stream: pages", "stream: other");
-    bed.write("stream.yaml", &remarked);
+    bed.write("pages.yaml", &remarked);
     assert!(!explained().contains("run    pages"), "{}", explained());
-    bed.write("stream.yaml", &plain.replace("top: 3", "top: 2"));
+    bed.write("pages.yaml", &plain.replace("top: 3", "top: 2"));
     assert!(explained().contains("its code changed"), "{}", explained());
     bed.run(&RUN).ends(0);
     let first = &lines(&bed, "results/top.jsonl")[0];
@@ -184,11 +155,11 @@ outputs: { cities: count.cities, figures: days.figures }
 #[test]
 fn a_stream_with_inputs_is_no_stream_of_its_own() {
     let bed = bed_with(STREAM, &[]);
-    bed.run(&["check", "stream.yaml"]).ends(0);
-    let said = bed.run(&["run", "stream.yaml"]);
+    bed.run(&["check", "pages.yaml"]).ends(0);
+    let said = bed.run(&["run", "pages.yaml"]);
     expect![[r#"
         error[OF0419]: stream `pages` has inputs: it is a step of a flow
-        hint: a flow with `steps: { pages: { stream: stream.yaml, in: { … } } }` runs it
+        hint: a flow with `steps: { pages: { stream: pages.yaml, in: { … } } }` runs it
     "#]]
     .assert_eq(&said.stderr);
 }
