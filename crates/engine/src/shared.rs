@@ -61,6 +61,7 @@ impl Shared {
             shard,
             lease_ms,
             activities: Arc::new(tokio::sync::Semaphore::new(options.running_max.clamp(1, SCOPE_ACTIVITIES_MAX))),
+            engine: std::sync::OnceLock::new(),
         });
         let resources = Mutex::new(Arc::new(std::mem::take(&mut options.resources)));
         let kernel = Arc::new(Kernel {
