@@ -66,6 +66,7 @@ fn word(phase: SessionPhase) -> &'static str {
 fn kind(work: OrderWork) -> &'static str {
     match work {
         OrderWork::Task => "task",
+        OrderWork::Call => "call",
         OrderWork::Nested => "scope",
         OrderWork::Cleanup => "cleanup",
         OrderWork::Sleep => "sleep",
@@ -112,9 +113,12 @@ fn waited(order: &OrderView, now_ms: u64) -> String {
     let kind = match order.kind {
         OrderWork::Cleanup => "cleanup ",
         OrderWork::Nested => "the nested scope ",
-        OrderWork::Task | OrderWork::Sleep | OrderWork::Event | OrderWork::Inline => "",
+        OrderWork::Task | OrderWork::Call | OrderWork::Sleep | OrderWork::Event | OrderWork::Inline => "",
     };
     let mut text = format!("{kind}{}", order.name);
+    if let (OrderWork::Call, Some(run)) = (order.kind, &order.key) {
+        text.push_str(&format!(", run `{run}`"));
+    }
     if let Some(event) = &order.event {
         text.push_str(&format!(", for `{event}`"));
     }

@@ -66,6 +66,7 @@ impl Shared {
             activities: Arc::new(tokio::sync::Semaphore::new(options.running_max.clamp(1, SCOPE_ACTIVITIES_MAX))),
             small: small.clone(),
             scratch: options.scratch.clone(),
+            engine: std::sync::OnceLock::new(),
         });
         let resources = Mutex::new(Arc::new(std::mem::take(&mut options.resources)));
         let kernel = Arc::new(Kernel {

@@ -382,6 +382,13 @@ pub trait Body: Any + Send + Sync {
         vec![]
     }
 
+    /// The body of this task waits for steps that it has caused to run. It reserves nothing of the machine, and its places are
+    /// those of other steps until it ends: they could not begin otherwise. False by default.
+    fn waits_for_steps(&self, spec: &TaskSpec) -> bool {
+        let _ = spec;
+        false
+    }
+
     /// Ends what a suspended attempt has left outside, because its run was cancelled, failed for good or has a new plan.
     /// It may be called several times, also after the attempt has ended by itself. Does nothing by default.
     fn cancel<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), Failure>> {

@@ -5,7 +5,8 @@ mod scope;
 use onceflow_core::model::TaskSpec;
 pub(crate) use scope::OpCode;
 pub use scope::{
-    CleanupOn, FileCleanup, FileOp, FileTask, FileTrim, FileWork, KeepEntries, MessageTarget, ScopeAction,
+    CallGiven, CallInput, CleanupOn, FileCall, FileCleanup, FileOp, FileTask, FileTrim, FileWork, KeepEntries,
+    MessageTarget, ScopeAction,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -41,7 +41,7 @@ pub mod value;
 mod wait;
 mod work;
 
-pub use context::ExecutorOptions;
+pub use context::{CalledClass, ExecutorOptions};
 pub use home::Home;
 pub use log::FULL as LOGS_FULL;
 pub use scope::scope_of;

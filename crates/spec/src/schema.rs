@@ -1,6 +1,7 @@
 //! The JSON Schema of a flow file, for editors: the allowed keys and their meaning. The schema does not find every
 //! problem that [`load`](crate::load) does; a file that it refuses, `load` refuses too.
 
+use crate::syntax::scope::{OP_KINDS, TASK_KINDS};
 use serde_json::{Map, Value, json};
 
 /// Returns the schema, as in `docs/flow.schema.json`.
@@ -330,7 +331,7 @@ fn scope() -> Value {
         ("with", words("Buffers whose entries it takes: `message.BUFFER` is their list.")),
         ("timeout", described(reference("duration"), "It is cancelled after that.")),
     ]));
-    cleanup["oneOf"] = required(TASKS);
+    cleanup["oneOf"] = required(TASK_KINDS);
     let flag = |text: &str| described(json!({ "type": "boolean" }), text);
     let settings = object(&[
         ("uninterruptible", flag("The end of the parent waits until the session has ended by itself.")),
@@ -352,9 +353,6 @@ fn scope() -> Value {
     described(schema, "A reactive region: operations pass messages, the first at `terminate` is the result.")
 }
 
-/// The kinds of tasks of a scope.
-const TASKS: &[&str] = &["run", "http", "scope"];
-
 fn required(kinds: &[&str]) -> Value {
     kinds.iter().map(|kind| json!({ "required": [kind] })).collect()
 }
@@ -364,6 +362,20 @@ fn task(others: &[(&'static str, Value)]) -> Vec<(&'static str, Value)> {
     let tasks = [
         ("run", text("A command; what it prints is the message, as JSON if it is JSON.", None)),
         ("http", described(reference("http"), "A call; the body of the answer is the message.")),
+        (
+            "call",
+            text(
+                "A flow file, relative to this file: a run for each message; a record of its outputs is the message.",
+                None,
+            ),
+        ),
+        (
+            "in",
+            named(
+                "Inputs of the called flow; without them, the fields of the message with their names.",
+                reference("expression"),
+            ),
+        ),
         ("scope", described(reference("scope"), "A nested scope; its result is the message.")),
     ];
     tasks.into_iter().chain(others.iter().cloned()).collect()
@@ -372,7 +384,7 @@ fn task(others: &[(&'static str, Value)]) -> Vec<(&'static str, Value)> {
 fn operation() -> Value {
     let count = || json!({ "type": "integer", "minimum": 0 });
     let mut one_task = object(&task(&[]));
-    one_task["oneOf"] = required(TASKS);
+    one_task["oneOf"] = required(TASK_KINDS);
     let mut inject = object(&[
         ("choose", expression("The name of the task.")),
         ("among", named("The tasks to choose from.", one_task)),
@@ -426,7 +438,7 @@ fn operation() -> Value {
         ("else", reference("target")),
         ("rest", described(reference("target"), "Where the other fields go, as a record.")),
     ]));
-    schema["oneOf"] = required(crate::syntax::scope::OP_KINDS);
+    schema["oneOf"] = required(OP_KINDS);
     schema
 }
 

@@ -18,6 +18,7 @@ mod readme;
 mod rest;
 mod run;
 mod saga;
+mod scope_calls;
 mod scope_forms;
 mod scopes;
 mod settings;

@@ -15,6 +15,7 @@
 //! | `orders` | the effects that begin orders and tell them to end |
 //! | `writer` | the holder of a session: reads, commits, waits |
 //! | `activity` | runs one activity, and commits its answer |
+//! | `call` | runs a flow for an order, and ends that run |
 //! | `entry` | a scope as a step of a flow |
 //! | `open_sessions` | the sessions that a run has open |
 //! | `census` | compares the rows of open sessions with each other, for `fsck` |
@@ -23,6 +24,7 @@
 
 mod activity;
 mod body;
+mod call;
 mod census;
 mod entry;
 mod host;
@@ -36,6 +38,7 @@ mod writer;
 pub use body::{
     Activity, ActivityBody, BufferAccess, DescribeRow, DurableBody, DurableCleanup, DurableScope, InlineBody,
 };
+pub use call::{FlowCall, FlowValues};
 pub(crate) use census::{ReadGroup, check_sessions};
 pub(crate) use entry::ScopeStore;
 pub use entry::{end_scope, enter_scope, sessions_left_open};

@@ -1,7 +1,7 @@
 //! A scope of a flow file as a durable scope: the operations of the machine, each with its body.
 
 use super::{
-    ScopeContext,
+    ScopeContext, call,
     inline::{self, code_of},
     message, row,
     task::{activity, single},
@@ -57,6 +57,7 @@ fn build_at(
                 let (_, task) = tasks.get(*branch).expect("the plan was made of this scope");
                 match task {
                     FileTask::Scope(nested) => DurableBody::Flow(build_at(nested, owner, &path.below(&op.name))?),
+                    FileTask::Call(call) => DurableBody::Call(call::called(owner, call)?),
                     task => activity(owner, &path.below(&op.name), task),
                 }
             }
@@ -74,6 +75,7 @@ fn build_at(
         let path = path.below(&cleanup.name);
         let scope = match &cleanup.task {
             FileTask::Scope(nested) => build_at(nested, owner, &path)?,
+            FileTask::Call(call) => single(DurableBody::Call(call::called(owner, call)?), &cleanup.name)?,
             task => single(activity(owner, &path, task), &cleanup.name)?,
         };
         cleanups.push(DurableCleanup { scope, first: Arc::new(first) });

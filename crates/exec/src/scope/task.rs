@@ -31,7 +31,7 @@ pub(super) fn activity(owner: Option<(&ScopeContext, &Step)>, path: &ScopePath, 
     let (action, output) = match task {
         FileTask::Run(command) => (Action::Command(command.clone()), Type::Text),
         FileTask::Http(http) => (Action::Http(http.clone()), Type::Json),
-        FileTask::Scope(_) => unreachable!("a nested scope is a session, and no activity"),
+        FileTask::Scope(_) | FileTask::Call(_) => unreachable!("it is no activity, but a session or a run"),
     };
     // One that is only looked at runs nothing.
     let Some((context, step)) = owner else { return DurableBody::None };

@@ -12,10 +12,10 @@ use crate::{
 };
 use onceflow_core::{
     Digest,
-    model::{Library, Port},
+    model::{CheckedFlow, Library, Port},
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{self, Read},
     path::{Path, PathBuf},
@@ -38,6 +38,10 @@ pub(crate) struct LoadedFiles {
     pub(crate) sources: Vec<SourceFile>,
     pub(crate) secrets: Vec<String>,
     pub(crate) read: Vec<FlowFile>,
+    /// The names of flows that are being lowered, each around those that it calls.
+    pub(crate) loading: BTreeSet<String>,
+    /// Flows that scopes call, checked for themselves; `None` if one has a problem, which was reported.
+    pub(crate) called: BTreeMap<String, Option<CheckedFlow>>,
     by_path: BTreeMap<PathBuf, Option<Callee>>,
 }
 
@@ -127,7 +131,9 @@ impl LoadedFiles {
         self.library.flows.insert(callee.name.clone(), onceflow_core::model::Graph::default());
         self.by_path.insert(key.clone(), Some(callee.clone()));
         let before = report.len();
+        self.loading.insert(callee.name.clone());
         let graph = lower(reader, &flow, self);
+        self.loading.remove(&callee.name);
         callee.outputs = (report.len() == before).then(|| graph.outputs.clone());
         self.library.flows.insert(callee.name.clone(), graph);
         self.by_path.insert(key, Some(callee.clone()));

@@ -83,8 +83,9 @@ impl<'l, 'a> Leaf<'l, 'a> {
 
     /// Lowers the step, or its undo, to the action of an executor; `None` after reporting a problem.
     fn action(&mut self, step: &StepDecl) -> Option<Action> {
-        let references = References { aliases: &self.aliases, ..self.lowering.references() };
-        LeafAction { step, texts: TaskTexts { references, takes: &mut self.takes } }.lower()
+        let Lowering { reader, flow, files, graphs, .. } = &mut *self.lowering;
+        let references = References { reader: *reader, flow, graphs, aliases: &self.aliases };
+        LeafAction { step, texts: TaskTexts { references, takes: &mut self.takes }, files }.lower()
     }
 
     /// Binds the aliases of a step: inputs to which it gives names of its own.

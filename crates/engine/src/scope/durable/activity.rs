@@ -25,7 +25,7 @@ use onceflow_store::BoxFuture;
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
 /// The end of a body that ran.
-enum BodyEnd {
+pub(super) enum BodyEnd {
     Answered(ScopeEvent<Row>),
     /// The work belongs to another host, or goes back to the queue.
     Stopped(Stop),
@@ -73,7 +73,7 @@ impl ScopeHost {
     }
 
     /// Runs a body. When this returns the future is dropped.
-    async fn run_body(
+    pub(super) async fn run_body(
         &self,
         future: BoxFuture<'static, Result<Emitted<Row>, String>>,
         watch: &crate::kernel::Heartbeat<'_, (SessionId, OrderId)>,

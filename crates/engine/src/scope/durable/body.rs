@@ -1,7 +1,7 @@
 //! The code behind the operations of a durable scope. Messages are rows: bytes in whatever encoding the front end
 //! chooses.
 
-use super::keys::Hop;
+use super::{call::FlowCall, keys::Hop};
 use onceflow_core::{
     Row,
     scope::{Contents, Emitted, Feed, OpId, OpKind, Scope, ScopeEffect, ScopeEvent, Session},
@@ -36,6 +36,8 @@ pub enum DurableBody {
     Inline(Arc<InlineBody>),
     /// Runs on any host.
     Activity(Arc<ActivityBody>),
+    /// Starts a run of a flow, and gives its outputs.
+    Call(Arc<FlowCall>),
     /// Opens a nested session; stream `i` of the scope leaves by port `i + 1`.
     Flow(Arc<DurableScope>),
     /// Passes the message on after so many milliseconds, also if processes end meanwhile.
@@ -49,6 +51,17 @@ pub enum DurableBody {
         /// The name of the event.
         event: String,
     },
+}
+
+impl DurableBody {
+    /// It calls a flow, or opens a session that can.
+    fn calls(&self) -> bool {
+        match self {
+            DurableBody::Call(_) => true,
+            DurableBody::Flow(scope) => scope.calls,
+            _ => false,
+        }
+    }
 }
 
 /// A cleanup flow.
@@ -67,6 +80,8 @@ pub struct DurableScope {
     pub(super) scope: Scope,
     pub(super) bodies: Vec<DurableBody>,
     pub(super) cleanups: Vec<DurableCleanup>,
+    /// An operation of it, or of a scope in it, calls a flow.
+    pub(super) calls: bool,
     describe: DescribeRow,
 }
 
@@ -83,7 +98,8 @@ impl DurableScope {
     ) -> Arc<Self> {
         assert_eq!(scope.operations().len(), bodies.len(), "every operation has a body, or none");
         assert_eq!(scope.cleanups().len(), cleanups.len(), "every cleanup flow has a body");
-        Arc::new(DurableScope { scope, bodies, cleanups, describe })
+        let calls = bodies.iter().any(DurableBody::calls) || cleanups.iter().any(|cleanup| cleanup.scope.calls);
+        Arc::new(DurableScope { scope, bodies, cleanups, calls, describe })
     }
 
     /// The checked scope.

@@ -3,7 +3,10 @@
 //! because its rows say so.
 
 use super::{
-    keys::{Awaits, FeedRow, Note, SessionId, WriterTimer, activity_queue, feed_name, queue, read_note, read_timer},
+    keys::{
+        Awaits, CALL_ANSWER, FeedRow, Note, SessionId, WriterTimer, activity_queue, call_queue, feed_name, queue,
+        read_note, read_timer,
+    },
     open_sessions::{END, OPEN, OpenSession, WORK},
 };
 use crate::Error;
@@ -58,6 +61,7 @@ pub(crate) async fn check_sessions(run: RunId, rows: &mut impl ReadGroup) -> Res
 async fn check_tree(open: &OpenSession, has_ended: bool, rows: &mut impl ReadGroup) -> Result<Vec<String>, Error> {
     let sessions = queue(&open.session);
     let mut activities: Rows = rows.read_group(activity_queue(&sessions)).await?.into_iter().collect();
+    activities.extend(rows.read_group(call_queue(&sessions)).await?);
     let mut ready: Rows = rows.read_group(sessions).await?.into_iter().collect();
     let root = SessionId::of_key(&open.session, "");
     let mut found = Vec::new();
@@ -100,8 +104,9 @@ fn check_session(
     activities: &mut Rows,
     found: &mut Vec<String>,
 ) -> Vec<OrderId> {
-    let (mut orders, mut feeds, mut sleeps, mut events) =
-        (BTreeSet::new(), BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+    let (mut orders, mut feeds, mut sleeps) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
+    // The turns of orders that have an event, and of calls that have their answer.
+    let (mut events, mut answers) = (BTreeSet::new(), BTreeSet::new());
     let mut has_begun = false;
     for (name, row) in rows {
         let bytes = name.as_bytes();
@@ -111,6 +116,11 @@ fn check_session(
                 let feed = read::<FeedRow>(row).filter(|(order, ..)| feed_name(*order) == *name);
                 feeds.extend(feed.iter().map(|(order, _, awaits, _)| (*order, *awaits)));
                 feed.is_some()
+            }
+            Some(_) if bytes.starts_with(CALL_ANSWER) => {
+                let turn = bytes.get(1..).and_then(|turn| turn.first_chunk().copied()).map(u32::from_be_bytes);
+                answers.extend(turn);
+                turn.is_some() && read::<ScopeEvent<Row>>(row).is_some()
             }
             Some(b'k') => {
                 let timer = read_timer(row).filter(|(timer, _)| id.timer(*timer).name == *name);
@@ -135,7 +145,8 @@ fn check_session(
     }
     for order in &orders {
         let is_answered = events.contains(&order.turn());
-        let awaits = feeds.remove(order);
+        // A call that has its answer waits for the host that removes its run.
+        let awaits = feeds.remove(order).or_else(|| answers.remove(&order.turn()).then_some(Awaits::Host));
         let has_host = activities.remove(&id.activity_name(*order)).is_some();
         let is_served = match awaits {
             Some(Awaits::Turn | Awaits::Event) => true,
@@ -150,9 +161,8 @@ fn check_session(
             found.push(format!("order {} of session {id:?} has an activity that it does not wait for", order.turn()));
         }
     }
-    let over = feeds.into_keys().chain(sleeps);
-    found
-        .extend(over.map(|order| format!("rows of order {} are kept in session {id:?}, which lacks it", order.turn())));
+    let over = feeds.into_keys().chain(sleeps).map(OrderId::turn).chain(answers);
+    found.extend(over.map(|turn| format!("rows of order {turn} are kept in session {id:?}, which lacks it")));
     orders.into_iter().collect()
 }
 

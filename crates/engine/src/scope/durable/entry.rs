@@ -3,14 +3,18 @@
 
 use super::{
     body::DurableScope,
+    call::Caller,
     host::{ScopeHost, ScopeHostOptions},
     keys::{DurableEnd, SessionId},
     open_sessions::{OpenSession, end_key, open_key, session_name},
 };
-use crate::{Error, data::SmallFiles, kernel::Kernel, task::Step, tx::Tx};
+use crate::{Error, data::SmallFiles, engine::WeakEngine, kernel::Kernel, task::Step, tx::Tx};
 use onceflow_core::{Key, Row, Shard, protocol::rows::write, scope::CancelCause};
 use onceflow_store::{Records, World, values::Values};
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
 use tokio::sync::Semaphore;
 
 /// The pause before a step that could not open its session looks again.
@@ -25,6 +29,8 @@ pub(crate) struct ScopeStore {
     pub(crate) lease_ms: u64,
     /// The places for activities of all scopes that steps of this engine have entered.
     pub(crate) activities: Arc<Semaphore>,
+    /// The engine, for operations that call flows; set when it starts.
+    pub(crate) engine: OnceLock<WeakEngine>,
     /// The files of this process that no later one needs.
     pub(crate) small: Arc<SmallFiles>,
     pub(crate) scratch: PathBuf,
@@ -62,8 +68,10 @@ impl StepHost {
         let name = session_name(step);
         let options = ScopeHostOptions { shard: store.shard, lease_ms: store.lease_ms, ..ScopeHostOptions::default() };
         let (records, values, world) = (store.records.clone(), store.values.clone(), store.world.clone());
-        let scopes = [(name.clone(), scope)];
-        let host = ScopeHost::sharing(records, values, world.clone(), options, store.activities.clone(), scopes);
+        let engine = store.engine.get().cloned();
+        let caller = engine.map(|engine| Caller { engine, world: world.clone(), run: step.run() });
+        let shared = (store.activities.clone(), caller);
+        let host = ScopeHost::sharing((records, values, world.clone()), options, shared, [(name.clone(), scope)]);
         let (id, end) = (SessionId::of_key(&name, ""), end_key(step.run(), &name));
         Ok(StepHost { host, world, tx, step: step.clone(), name, id, end, is_open: false })
     }

@@ -1,12 +1,13 @@
 //! The rows of durable sessions. A session has a group of its own, which goes with it; its ready row stands in the queue of
 //! its outermost scope, those of its activities in a queue beside it, from which a host takes only as many as it has
-//! places for.
+//! places for, and those of its calls in a third.
 //!
 //! | row of the session's group | content |
 //! |---|---|
 //! | those of `onceflow_core::scope::session::saved` | the machine |
 //! | `e` … | an event that the session has not taken yet |
 //! | `a`, turn | the input of an order that is not answered |
+//! | `w`, turn | the answer of a call whose run is still to be removed; the input is gone |
 //! | `k`, timer | the deadline of a timer |
 
 use crate::Error;
@@ -118,6 +119,12 @@ pub(super) fn activity_queue(sessions: &Group) -> Group {
     Group::queue(Name::join(&[sessions.id(), b"\0a"]))
 }
 
+/// The queue of the calls of the sessions in this queue. A call only waits for its run, so it must not take the place of an
+/// activity: the run may contain one.
+pub(super) fn call_queue(sessions: &Group) -> Group {
+    Group::queue(Name::join(&[sessions.id(), b"\0c"]))
+}
+
 impl SessionId {
     /// The session that this scope is entered with for this key.
     pub fn of_key(scope: &str, key: &str) -> Self {
@@ -155,6 +162,11 @@ impl SessionId {
 
     pub(super) fn feed(self, order: OrderId) -> Key {
         self.key(feed_name(order))
+    }
+
+    /// The answer of a call whose run is still to be removed.
+    pub(super) fn call_answer(self, order: OrderId) -> Key {
+        self.key(call_answer_name(order))
     }
 
     pub(super) fn timer(self, timer: WriterTimer) -> Key {
@@ -202,6 +214,13 @@ pub(super) fn streamed(end: &Key, commit: u64, at: u32) -> Key {
     let number = format!("{commit:016x}{at:08x}");
     end.group.key(Name::join(&[streamed_prefix(end).as_bytes(), number.as_bytes()]))
 }
+
+pub(super) fn call_answer_name(order: OrderId) -> Name {
+    Name::join(&[CALL_ANSWER, &order.turn().to_be_bytes()])
+}
+
+/// The names of the answers of calls begin with this.
+pub(super) const CALL_ANSWER: &[u8] = b"w";
 
 pub(super) fn feed_name(order: OrderId) -> Name {
     Name::join(&[b"a", &order.turn().to_be_bytes()])

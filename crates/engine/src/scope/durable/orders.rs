@@ -2,12 +2,12 @@
 
 use super::{
     body::{BufferAccess, DurableBody, InlineBody, keyed_buffers},
-    keys::{Answers, Awaits, EventPlace, Header, Hop, Note, WriterTimer, activity_queue, feed_name, inbox},
+    keys::{Answers, Awaits, EventPlace, Header, Hop, Note, WriterTimer, activity_queue, call_queue, feed_name, inbox},
     turn::{Turn, open_session},
 };
 use crate::seams;
 use onceflow_core::{
-    Row,
+    Group, Row,
     limits::{BATCH_BYTES_MAX, ERROR_CHARS_MAX, ROW_BYTES_MAX},
     protocol::rows::write,
     scope::{Emitted, Feed, OpId, OrderFailure, OrderId, OrderKind, ScopeEvent},
@@ -38,7 +38,7 @@ impl Turn<'_> {
                 None
             }
             DurableBody::Inline(body) => Some(self.run_inline(order, op, feed, body)),
-            DurableBody::Activity(_) => {
+            DurableBody::Activity(_) | DurableBody::Call(_) => {
                 let (id, path) = (self.id(), self.state.header.path.clone());
                 let row = write(&(order, op, Awaits::Host, &feed));
                 if row.len() > ROW_BYTES_MAX {
@@ -46,10 +46,8 @@ impl Turn<'_> {
                 }
                 self.batch.put(id.feed(order), row);
                 let note = Note::Activity { session: id, path, op, order };
-                self.batch.put(
-                    activity_queue(self.queue).key(id.activity_name(order)),
-                    inbox(id, feed_name(order).as_bytes(), &note),
-                );
+                let queue = self.queue_of(&scope.bodies[op.at()]);
+                self.batch.put(queue.key(id.activity_name(order)), inbox(id, feed_name(order).as_bytes(), &note));
                 self.begun.insert(order);
                 None
             }
@@ -121,6 +119,14 @@ impl Turn<'_> {
         }
     }
 
+    /// The queue of the orders of an activity, or of a call.
+    fn queue_of(&self, body: &DurableBody) -> Group {
+        match body {
+            DurableBody::Call(_) => call_queue(self.queue),
+            _ => activity_queue(self.queue),
+        }
+    }
+
     /// Opens the nested session of an order.
     fn open(&mut self, order: OrderId, hop: Hop, first: Row) {
         let parent = &self.state.header;
@@ -138,12 +144,15 @@ impl Turn<'_> {
             OrderKind::Cleanup(flow) => DurableBody::Flow(self.state.scope.cleanups[flow as usize].scope.clone()),
         };
         match body {
-            DurableBody::Activity(_) if self.begun.remove(&order) || !seams::waits_for_host() => {
-                self.batch.delete(activity_queue(self.queue).key(id.activity_name(order))).delete(id.feed(order));
+            DurableBody::Activity(_) | DurableBody::Call(_)
+                if self.begun.remove(&order) || !seams::waits_for_host() =>
+            {
+                let queue = self.queue_of(&body);
+                self.batch.delete(queue.key(id.activity_name(order))).delete(id.feed(order));
                 gone
             }
             // Its host ends it, or does not begin it, because the row of the order says that it is cancelled.
-            DurableBody::Activity(_) => {
+            DurableBody::Activity(_) | DurableBody::Call(_) => {
                 self.end.cancelled.push(order);
                 None
             }

@@ -13,14 +13,13 @@ use crate::{
 
 /// The kinds of operations.
 pub(crate) const OP_KINDS: &[&str] = &[
-    "run", "http", "scope", "inject", "expr", "when", "match", "spread", "collect", "join", "listen", "access", "push",
-    "split", "unzip", "open", "close", "gate", "trim", "watch", "sleep", "wait",
+    "run", "http", "call", "scope", "inject", "expr", "when", "match", "spread", "collect", "join", "listen", "access",
+    "push", "split", "unzip", "open", "close", "gate", "trim", "watch", "sleep", "wait",
 ];
 
 /// Words of other languages for kinds of ours.
 const OTHER_WORDS: &[(&str, &str)] = &[
-    ("call", "`scope:` nests a scope; a flow of its own is a step before or after the scope"),
-    ("flow", "`scope:` nests a scope; a flow of its own is a step before or after the scope"),
+    ("flow", "`call: FILE` runs the flow of a file for each message"),
     ("script", "`run: python3 …` starts an interpreter"),
     ("steps", "`scope:` nests operations"),
     ("buffer", "`buffers:` of the scope declares it"),
@@ -100,7 +99,7 @@ fn read_work(
     let mut list =
         |key: &'static str| fields.get(key).map(|node| words_of(reader, node, &format!("`{key}`"))).unwrap_or_default();
     Some(match kind {
-        "run" | "http" | "scope" => OpWork::Task(read_task(reader, kind, node, what)?),
+        "run" | "http" | "call" | "scope" => OpWork::Task(read_task(fields, kind, node, what)?),
         "inject" => read_inject(reader, node)?,
         "expr" => OpWork::Expr(reader.text(node, &label)?),
         "when" => OpWork::When(reader.text(node, &label)?),
