@@ -3,6 +3,7 @@
 mod cancel;
 mod compare;
 mod disposal;
+mod durable;
 mod peer;
 mod shapes;
 
@@ -16,6 +17,7 @@ fn main() -> ExitCode {
         ("fanout", compare::fanout),
         ("cancel", cancel::measure),
         ("disposal", disposal::measure),
+        ("durable", durable::measure),
     ];
     Program { name: "scopes", parts, children: &[] }.main()
 }

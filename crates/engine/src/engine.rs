@@ -104,6 +104,20 @@ impl WeakEngine {
 }
 
 impl Engine {
+    /// Starts a host of these durable scopes, by name, on the store of this engine: it shares the engine's places for
+    /// activities, and works until it is closed or stopped, which is to be done before the engine closes.
+    ///
+    /// # Errors
+    /// If the engine is closed.
+    pub fn host_scopes(
+        &self,
+        scopes: impl IntoIterator<Item = (String, Arc<crate::scope::DurableScope>)>,
+    ) -> Result<Arc<crate::scope::ScopeHost>, Error> {
+        let store = self.shared.resources().get::<crate::scope::ScopeStore>();
+        let store = store.filter(|_| !self.shared.signals.is_closed()).ok_or(Error::Closed)?;
+        Ok(crate::scope::ScopeHost::of_store(&store, None, scopes))
+    }
+
     /// An engine on a store in a directory.
     ///
     /// # Errors

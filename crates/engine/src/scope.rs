@@ -29,6 +29,6 @@ pub use durable::{
     FlowValues, InlineBody, OrderView, OrderWork, ScopeHost, ScopeHostOptions, SessionId, SessionView, end_scope,
     enter_scope, sessions_left_open,
 };
-pub(crate) use durable::{OpenSession, ReadGroup, ScopeStore, check_sessions, session_name, work_key};
+pub(crate) use durable::{OpenSession, ReadGroup, ScopeStore, check_hosted, check_sessions, session_name, work_key};
 pub use keys::{BufferChange, ErasedKey};
 pub use service::{LightService, OpenOrder, OpenOrders};

@@ -42,22 +42,38 @@
 //! | describing a scope | [`ScopeBuilder`], [`Chain`] |
 //! | buffers and access to them | [`BufferRef`], [`BufferKey`], [`KeySet`], [`JoinSet`] |
 //! | code behind operations: functions, futures, services, scopes | [`Provider`], [`Service`] |
-//! | sessions from outside | [`Scope::open`], [`SessionRun`] |
+//! | sessions from outside | [`Scope::open`], [`SessionRun`]; durable: [`Host`], [`DurableSession`] |
 //!
-//! A scope runs in memory: a crash of the process ends its sessions. Inside a flow it is one step.
+//! [`Scope::build`] makes a scope in memory: a crash of the process ends its sessions. Inside a flow it is one step.
+//! [`Scope::durable`] makes one whose sessions are rows of a store, and go on after a crash; see [`Engine::host`](crate::Engine::host).
+//! Its messages are types that serde can write and read; another one does not compile:
+//!
+//! ```compile_fail,E0277
+//! use onceflow::scope::{DurableScope, Scope};
+//!
+//! struct Socket(u64);
+//! let scope: DurableScope<u64, u64> = Scope::durable(|s| {
+//!     s.start().map(Socket).named("open").map(|socket: Socket| socket.0).named("read").terminate(s);
+//! })
+//! .unwrap();
+//! ```
 
 mod buffer;
 mod builder;
 mod chain;
 mod fork;
+mod host;
 mod key;
+mod medium;
 mod provider;
 mod session;
 
-pub use buffer::{BufferRef, ClonedBuffer, JoinPart, JoinSet, KeySet};
-pub use builder::{CleanupLimit, Point, Scope, ScopeBuilder, ScopeFaults, Slot, StreamTag, TrimPart};
+pub use buffer::{Access, BufferRef, BufferSet, ClonedBuffer, EntrySet, Handed, JoinPart, JoinSet, KeySet};
+pub use builder::{CleanupLimit, DurableScope, Point, Scope, ScopeBuilder, ScopeFaults, Slot, StreamTag, TrimPart};
 pub use chain::{Chain, NestedNode};
+pub use host::{DurableOutcome, DurableSession, Host};
 pub use key::{BufferKey, Changed};
+pub use medium::{Durable, Light, Medium, Message};
 pub use onceflow_core::scope::{
     BufferKeep, CancelCause, Cancellation, Disposal, DisposalCause, Mishap, OpOverview, OrderFailure, ScopeFault,
     SessionEnd, SessionPhase,

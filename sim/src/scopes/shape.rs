@@ -174,7 +174,7 @@ impl Build {
         }
         self.draft.start = Some(OpId(0));
         let scope = Scope::check(self.draft).expect("a scope without faults");
-        DurableScope::new(scope, self.bodies, self.cleanups, Arc::new(|row| Some(text(row))))
+        DurableScope::new(scope, self.bodies, self.cleanups, Arc::new(|_, row| Some(text(row))))
     }
 }
 

@@ -1,6 +1,7 @@
 //! One entry into a scope: its state as data, and the function that an event goes into and effects come out of. Total:
 //! an event that does not fit the state (a late answer, a second start) changes nothing, and drops what it brought.
 
+pub(crate) mod counts;
 mod ending;
 pub(crate) mod machine;
 pub(crate) mod orders;
@@ -14,6 +15,7 @@ use super::{
     effect::{Contents, OrderId, ScopeEffect, ScopeEvent},
     reach::Reach,
 };
+pub use counts::check_rows;
 pub(crate) use machine::Machine;
 pub use orders::OrderKind;
 use orders::Orders;

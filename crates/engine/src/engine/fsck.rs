@@ -15,7 +15,7 @@ use super::Engine;
 use crate::{
     Error,
     run_rows::Noted,
-    scope::{ReadGroup, check_sessions},
+    scope::{ReadGroup, check_hosted, check_sessions},
     shared::Shared,
 };
 use futures_util::future::BoxFuture;
@@ -145,6 +145,8 @@ impl<'a> Reading<'a> {
                 }
             }
         }
+        let found = check_hosted(self).await?;
+        self.found.extend(found);
         self.unheld(&runs);
         Ok(())
     }

@@ -108,8 +108,7 @@ impl SessionCell {
     }
 
     fn run(self: &Arc<Self>, order: OrderId, op: OpId, feed: Feed<Packet>) -> Option<ScopeEvent<Packet>> {
-        let scope = self.scope.clone();
-        match (&scope.bodies[op.at()], feed) {
+        match (&self.scope.bodies[op.at()], feed) {
             (ScopeBody::Blocking(body), feed) => {
                 let carrier = Carrier { cell: self, op: Some(op) };
                 Some(outcome(order, catch_unwind(AssertUnwindSafe(|| body(feed, &carrier)))))

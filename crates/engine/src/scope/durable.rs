@@ -20,6 +20,7 @@
 //! | `open_sessions` | the sessions that a run has open |
 //! | `census` | compares the rows of open sessions with each other, for `fsck` |
 //! | `inspect` | what the sessions of a run wait for, for any process that asks |
+//! | `hosted` | the sessions that hosts have opened outside any run |
 //! | `host` | claims, heartbeats, takeover; opens sessions and awaits their ends |
 
 mod activity;
@@ -28,6 +29,7 @@ mod call;
 mod census;
 mod entry;
 mod host;
+mod hosted;
 mod inspect;
 mod keys;
 mod open_sessions;
@@ -39,7 +41,7 @@ pub use body::{
     Activity, ActivityBody, BufferAccess, DescribeRow, DurableBody, DurableCleanup, DurableScope, InlineBody,
 };
 pub use call::{FlowCall, FlowValues};
-pub(crate) use census::{ReadGroup, check_sessions};
+pub(crate) use census::{ReadGroup, check_hosted, check_sessions};
 pub(crate) use entry::ScopeStore;
 pub use entry::{end_scope, enter_scope, sessions_left_open};
 pub use host::{ScopeHost, ScopeHostOptions};

@@ -3,6 +3,7 @@
 
 mod calls;
 mod cases;
+mod damage;
 mod delivered;
 mod ending;
 mod faults;

@@ -88,7 +88,7 @@ pub(super) fn checked(
     bodies: Vec<DurableBody>,
     cleanups: Vec<DurableCleanup>,
 ) -> Result<Arc<DurableScope>, Failure> {
-    let describe: DescribeRow = Arc::new(|row| match message(row) {
+    let describe: DescribeRow = Arc::new(|_, row| match message(row) {
         Value::String(text) => Some(text),
         other => Some(other.to_string()),
     });

@@ -1,7 +1,7 @@
 //! A key to a buffer of one session.
 
-use super::builder::{value, value_ref};
-use onceflow_engine::scope::{BufferChange, ErasedKey};
+use super::medium::{Light, Message};
+use onceflow_engine::scope::{BufferChange, ErasedKey, Packet};
 use std::{
     future::Future,
     marker::PhantomData,
@@ -14,6 +14,10 @@ use std::{
 pub struct BufferKey<T> {
     key: ErasedKey,
     types: PhantomData<fn() -> T>,
+}
+
+fn value<T: Send + 'static>(packet: Packet) -> T {
+    <T as Message<Light>>::unpack(packet).unwrap_or_else(|why| panic!("{why}"))
 }
 
 impl<T> Clone for BufferKey<T> {
@@ -63,7 +67,8 @@ impl<T: Send + 'static> BufferKey<T> {
     where
         T: Clone,
     {
-        self.key.read(|packet| value_ref::<T>(packet).clone())
+        let copy = |packet: &Packet| <T as Message<Light>>::look(packet, T::clone);
+        self.key.read(|packet| copy(packet).unwrap_or_else(|why| panic!("{why}")))
     }
 
     /// The number of entries.

@@ -1,6 +1,9 @@
 //! A session from outside: its result, its streams, and a way to cancel it.
 
-use super::builder::{Scope, StreamTag, mismatch, value};
+use super::{
+    builder::{Scope, StreamTag},
+    medium::{Light, Message, mismatch},
+};
 use onceflow_core::scope::{
     CancelCause, Cancellation, Disposal, DisposalCause, OpOverview, OrderFailure, SessionEnd, SessionPhase,
 };
@@ -39,9 +42,9 @@ impl<I: Send + 'static, O: Send + 'static> Scope<I, O> {
     /// Opens a session in a world. It runs as far as it can before this returns.
     pub fn open(&self, world: &Arc<dyn World>, input: I) -> SessionRun<O> {
         let shared = Arc::new(Shared { state: Mutex::default() });
-        shared.lock().streams.resize_with(self.light.scope().streams().len(), VecDeque::new);
-        let handle = self.light.open(world, Box::new(input), shared.clone());
-        let streams = self.light.scope().streams().to_vec();
+        shared.lock().streams.resize_with(self.compiled.scope().streams().len(), VecDeque::new);
+        let handle = self.compiled.open(world, Box::new(input), shared.clone());
+        let streams = self.compiled.scope().streams().to_vec();
         SessionRun { handle, shared, streams, is_detached: false, types: PhantomData }
     }
 }
@@ -179,6 +182,10 @@ impl<O> Drop for SessionRun<O> {
             self.handle.cancel(CancelCause::CallerGone);
         }
     }
+}
+
+fn value<S: Send + 'static>(packet: Packet) -> S {
+    <S as Message<Light>>::unpack(packet).unwrap_or_else(|why| panic!("{why}"))
 }
 
 /// Messages of one stream of a session, in order.

@@ -3,6 +3,7 @@
 mod cancel;
 mod cleanup;
 mod delivery;
+mod durable;
 mod messages;
 mod soak;
 mod support;

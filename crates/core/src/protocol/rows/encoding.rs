@@ -60,7 +60,7 @@ fn content(row: &[u8]) -> Option<&[u8]> {
         (&VERSION, content) => Some(content),
         (&CHECKED, _) => {
             let (content, sum) = row.split_last_chunk::<4>()?;
-            (crc32fast::hash(content) == u32::from_le_bytes(*sum)).then_some(&content[1..])
+            content.get(1..).filter(|_| crc32fast::hash(content) == u32::from_le_bytes(*sum))
         }
         _ => None,
     }
@@ -104,6 +104,14 @@ pub fn read_list<T: DeserializeOwned>(row: &[u8], mut each: impl FnMut(T)) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn row_that_is_cut_anywhere_is_no_row() {
+        let row = write(&("some", 7, [1_u8; 20]));
+        for len in 0..row.len() {
+            assert_eq!(read::<(String, i32, [u8; 20])>(&row[..len]), None, "cut to {len} bytes");
+        }
+    }
 
     #[test]
     fn small_and_large_rows_have_the_same_format_and_any_head() {

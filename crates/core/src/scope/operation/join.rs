@@ -38,14 +38,13 @@ pub(crate) fn woken<M, C: Contents<M>>(machine: &mut Machine<'_, M, C>, buffer: 
     let scope = machine.scope;
     for join in &scope.wiring.joins_of[scope.slot(buffer)] {
         let OpKind::Join { inputs } = &scope.op(*join).kind else { unreachable!("listed as a join") };
-        let only_copies = inputs.iter().all(|input| input.by_clone);
         while machine.session.lacking[scope.slot(*join)] == 0 {
             let parts = inputs.iter().map(|input| part(machine, *input)).collect();
             machine.run(*join, Feed::Many(parts));
             for input in inputs.iter().filter(|input| !input.by_clone) {
                 super::listen::woken(machine, input.buffer, Some(*join));
             }
-            if only_copies {
+            if inputs.iter().all(|input| input.by_clone) {
                 break;
             }
         }

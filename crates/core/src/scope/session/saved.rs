@@ -4,11 +4,11 @@
 //!
 //! | row | content |
 //! |---|---|
-//! | `s` | phase, the number of commits, the next order's turn |
+//! | `s` | phase, the number of commits, the next order's turn, the numbers of the rows below |
 //! | `r` | the result, or why there is none, once the session ends |
 //! | `b` `c` `t`, slot, number | a message in a buffer, a collection, a trim |
 //! | `o`, turn | an order: operation or cleanup flow, told to end, trims that wait for it |
-//! | `p`, operation | rounds, gate, collection given |
+//! | `p`, operation | rounds, gate, collection given, unless all are as in the beginning |
 //! | `d`, operation, port | the last disposal |
 //! | `m`, operation, port | a stream was sent by |
 //! | `x`, number | a mishap |
@@ -16,7 +16,12 @@
 //! Collections and trims are not read once a session ends, nor are buffers once its cleanup flows have begun: from then on
 //! their rows stay as they are, and go with the session's last commit.
 
-use super::{Session, Shelf, Stage, orders::Open, orders::OrderKind};
+use super::{
+    Session, Shelf, Stage,
+    counts::{RowCounts, is_before},
+    orders::Open,
+    orders::OrderKind,
+};
 use crate::{
     key::Name,
     protocol::rows::{read, write},
@@ -34,6 +39,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recorder {
     commits: u64,
+    counts: RowCounts,
     ops: Vec<SavedOp>,
     has_outcome: bool,
     mishaps: usize,
@@ -49,15 +55,15 @@ struct SavedOp {
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-enum SavedPhase {
+pub(crate) enum SavedPhase {
     Running { is_deferred: bool },
     CleaningOperations,
     CleaningBuffers,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct SavedOrder {
-    id: OrderId,
+pub(crate) struct SavedOrder {
+    pub(crate) id: OrderId,
     open: Open,
 }
 
@@ -83,7 +89,7 @@ pub fn read_order(row: &[u8]) -> Option<OrderId> {
 pub fn is_readable<M: DeserializeOwned>(name: &[u8], row: &[u8]) -> Option<bool> {
     let (kind, rest) = name.split_first()?;
     Some(match kind {
-        b's' if rest.is_empty() => read::<(SavedPhase, u64, u32)>(row).is_some(),
+        b's' if rest.is_empty() => read::<(SavedPhase, u64, u32, RowCounts)>(row).is_some(),
         b'r' => read::<Result<M, CancelCause>>(row).is_some(),
         b'b' | b'c' | b't' => be64(rest, 4).is_some() && read::<M>(row).is_some(),
         b'o' => read::<SavedOrder>(row).is_some_and(|saved| order_row(saved.id).as_bytes() == name),
@@ -135,8 +141,6 @@ impl<M: Serialize + DeserializeOwned> Session<M> {
             Stage::CleaningOperations(outcome) => (Some(SavedPhase::CleaningOperations), Some(outcome)),
             Stage::CleaningBuffers(outcome) => (Some(SavedPhase::CleaningBuffers), Some(outcome)),
         };
-        let own = phase.map(|phase| write(&(phase, recorder.commits, self.orders.turns())));
-        rows.push((Name::new(SESSION_ROW), own));
         if let Some(outcome) = outcome.filter(|_| !recorder.has_outcome) {
             rows.push((Name::new("r"), Some(write(outcome))));
             recorder.has_outcome = true;
@@ -155,13 +159,19 @@ impl<M: Serialize + DeserializeOwned> Session<M> {
             Stage::CleaningOperations(_) => b"ct",
             Stage::CleaningBuffers(_) | Stage::Done => b"bct",
         };
+        let mut held = [(b'b', 0), (b'c', 0), (b't', 0)];
         for (kind, slot, shelf) in shelves {
+            let count = shelf.len();
             let touched = shelf.take_touched().into_iter();
             if unread.contains(&kind[0]) {
                 continue;
             }
+            held.iter_mut().filter(|(of, _)| *of == kind[0]).for_each(|(_, sum)| *sum += count);
             rows.extend(touched.map(|(number, message)| (numbered(kind, slot, number), message.map(write))));
         }
+        // Rows that are not read any more stay as they are.
+        let counted = held.iter().filter(|(kind, _)| !unread.contains(kind));
+        counted.for_each(|(kind, count)| recorder.counts.set(*kind, *count));
         for id in self.orders.take_touched() {
             let row = self.orders.get(id).map(|open| write(&SavedOrder { id, open: open.clone() }));
             rows.push((order_row(id), row));
@@ -171,7 +181,8 @@ impl<M: Serialize + DeserializeOwned> Session<M> {
             let now = self.saved_op(scope, op);
             if now != recorder.ops[at] {
                 recorder.ops[at] = now;
-                rows.push((Name::join(&[b"p", &op.0.to_be_bytes()]), Some(write(&now))));
+                let row = (now != SavedOp::default()).then(|| write(&now));
+                rows.push((Name::join(&[b"p", &op.0.to_be_bytes()]), row));
             }
         }
         for at in std::mem::take(&mut recorder.disposals) {
@@ -186,6 +197,12 @@ impl<M: Serialize + DeserializeOwned> Session<M> {
             rows.push((numbered(b"x", 0, number as u64), Some(write(mishap))));
         }
         recorder.mishaps = self.mishaps.len();
+        let changed = recorder.ops.iter().filter(|op| **op != SavedOp::default()).count();
+        let (disposals, streamed) = (self.disposals.len(), self.streamed.len());
+        let counts = [self.orders.len(), changed, disposals, streamed, self.mishaps.len()];
+        b"opdmx".iter().zip(counts).for_each(|(kind, count)| recorder.counts.set(*kind, count));
+        let own = phase.map(|phase| write(&(phase, recorder.commits, self.orders.turns(), recorder.counts)));
+        rows.insert(0, (Name::new(SESSION_ROW), own));
         self.recorder = Some(recorder);
         rows
     }
@@ -209,17 +226,19 @@ impl<M: Serialize + DeserializeOwned> Session<M> {
     }
 
     /// The session that these rows describe, in order of their names; rows of other kinds are left alone. `None` if they
-    /// cannot be read, or describe no session of this scope.
+    /// cannot be read, are not all there, or describe no session of this scope.
     pub fn restore<'a>(scope: &Scope, rows: impl IntoIterator<Item = (&'a Name, &'a Row)>) -> Option<Self> {
         let mut session = Session::new(scope);
         let mut recorder = Recorder { ops: vec![SavedOp::default(); scope.ops.len()], ..Recorder::default() };
         let (mut phase, mut outcome) = (None, None);
+        let mut found = RowCounts::default();
         for (name, row) in rows {
+            found.add(name);
             let Some((kind, rest)) = name.as_bytes().split_first() else { continue };
             match kind {
                 b's' if rest.is_empty() => {
-                    let (stage, commits, turns): (SavedPhase, u64, u32) = read(row)?;
-                    (phase, recorder.commits) = (Some(stage), commits);
+                    let (stage, commits, turns, counts): (SavedPhase, u64, u32, RowCounts) = read(row)?;
+                    (phase, recorder.commits, recorder.counts) = (Some(stage), commits, counts);
                     session.orders.set_turns(turns);
                 }
                 b'r' => outcome = Some(read::<Result<M, CancelCause>>(row)?),
@@ -255,6 +274,10 @@ impl<M: Serialize + DeserializeOwned> Session<M> {
                 b'x' => session.mishaps.push(read::<Mishap>(row)?),
                 _ => {}
             }
+        }
+        let is_whole = found == recorder.counts;
+        if !is_whole || session.orders.iter().any(|(order, _)| !is_before(order, session.orders.turns())) {
+            return None;
         }
         recorder.has_outcome = outcome.is_some();
         recorder.mishaps = session.mishaps.len();

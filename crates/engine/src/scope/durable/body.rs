@@ -7,6 +7,7 @@ use onceflow_core::{
     scope::{Contents, Emitted, Feed, OpId, OpKind, Scope, ScopeEffect, ScopeEvent, Session},
 };
 use onceflow_store::BoxFuture;
+use serde::{Deserialize, Serialize};
 use std::{collections::VecDeque, sync::Arc};
 
 /// Code that decides about messages at once: forks, joins, transforms. It is part of the batch of its event, and runs
@@ -62,6 +63,18 @@ impl DurableBody {
             _ => false,
         }
     }
+
+    fn word(&self) -> &'static str {
+        match self {
+            DurableBody::None => "none",
+            DurableBody::Inline(_) => "inline",
+            DurableBody::Activity(_) => "activity",
+            DurableBody::Flow(_) => "flow",
+            DurableBody::Sleep { .. } => "sleep",
+            DurableBody::Wait { .. } => "wait",
+            DurableBody::Call(_) => "call",
+        }
+    }
 }
 
 /// A cleanup flow.
@@ -73,7 +86,37 @@ pub struct DurableCleanup {
 }
 
 /// Says in words what a message means to a cancel operation.
-pub type DescribeRow = Arc<dyn Fn(&Row) -> Option<String> + Send + Sync>;
+pub type DescribeRow = Arc<dyn Fn(OpId, &Row) -> Option<String> + Send + Sync>;
+
+/// What the rows of sessions rely on: the operations of a scope and of those inside it, with their names, in their order, and
+/// how they are connected. A session that was opened with another shape is not driven: its messages would be given to the
+/// operations that have their numbers now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ScopeShape(u64);
+
+impl ScopeShape {
+    fn of(scope: &Scope, bodies: &[DurableBody], cleanups: &[DurableCleanup]) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key("onceflow shape of a scope");
+        let mut add = |part: &[u8]| {
+            hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+        };
+        for (operation, body) in scope.operations().iter().zip(bodies) {
+            add(operation.name.as_bytes());
+            add(format!("{:?} {:?}", operation.kind, operation.outputs).as_bytes());
+            match body {
+                DurableBody::Flow(nested) => add(&nested.shape.0.to_le_bytes()),
+                other => add(other.word().as_bytes()),
+            }
+        }
+        for (flow, cleanup) in scope.cleanups().iter().zip(cleanups) {
+            add(flow.name.as_bytes());
+            add(format!("{:?} {:?}", flow.when, flow.buffers).as_bytes());
+            add(&cleanup.scope.shape.0.to_le_bytes());
+        }
+        scope.streams().iter().for_each(|stream| add(stream.as_bytes()));
+        ScopeShape(u64::from_le_bytes(*hasher.finalize().as_bytes().first_chunk().expect("a hash has 32 bytes")))
+    }
+}
 
 /// A checked scope with its code.
 pub struct DurableScope {
@@ -83,6 +126,7 @@ pub struct DurableScope {
     /// An operation of it, or of a scope in it, calls a flow.
     pub(super) calls: bool,
     describe: DescribeRow,
+    shape: ScopeShape,
 }
 
 impl DurableScope {
@@ -99,7 +143,13 @@ impl DurableScope {
         assert_eq!(scope.operations().len(), bodies.len(), "every operation has a body, or none");
         assert_eq!(scope.cleanups().len(), cleanups.len(), "every cleanup flow has a body");
         let calls = bodies.iter().any(DurableBody::calls) || cleanups.iter().any(|cleanup| cleanup.scope.calls);
-        Arc::new(DurableScope { scope, bodies, cleanups, calls, describe })
+        let shape = ScopeShape::of(&scope, &bodies, &cleanups);
+        Arc::new(DurableScope { scope, bodies, cleanups, calls, describe, shape })
+    }
+
+    /// The shape of the scope.
+    pub(super) fn shape(&self) -> ScopeShape {
+        self.shape
     }
 
     /// The checked scope.
@@ -128,8 +178,8 @@ impl Contents<Row> for DurableScope {
         message.clone()
     }
 
-    fn describe(&self, _: OpId, message: &Row) -> Option<String> {
-        (self.describe)(message)
+    fn describe(&self, op: OpId, message: &Row) -> Option<String> {
+        (self.describe)(op, message)
     }
 }
 

@@ -1,8 +1,9 @@
-//! Compares the rows of the sessions that a run has open with each other, for `fsck`: nothing that a session needs is missing,
+//! Compares the rows of the sessions that runs and hosts have open with each other, for `fsck`: nothing that a session needs is missing,
 //! nothing is there that no session needs. Which code an operation has is not known here; what an order waits for is,
 //! because its rows say so.
 
 use super::{
+    hosted::{HostedSession, hosted},
     keys::{
         Awaits, CALL_ANSWER, FeedRow, Note, SessionId, WriterTimer, activity_queue, call_queue, feed_name, queue,
         read_note, read_timer,
@@ -13,7 +14,7 @@ use crate::Error;
 use onceflow_core::{
     Group, Name, Row,
     protocol::{ids::RunId, keys, rows::read},
-    scope::{OrderId, SESSION_ROW, ScopeEvent, is_readable, read_order},
+    scope::{OrderId, SESSION_ROW, ScopeEvent, check_rows, is_readable, read_order},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,13 +28,46 @@ type Rows = BTreeMap<Name, Row>;
 
 /// Reports rows of sessions of this run that cannot be read, are missing, or are kept though nothing needs them.
 pub(crate) async fn check_sessions(run: RunId, rows: &mut impl ReadGroup) -> Result<Vec<String>, Error> {
+    let root = |rest: &[u8], row: &Row| {
+        let open = read::<OpenSession>(row).filter(|open| open.session.as_bytes() == rest)?;
+        let (label, id) = (format!("the session of {}", open.address), SessionId::of_key(&open.session, ""));
+        Some(Root { label, scope: open.session, id, has_ended: false })
+    };
+    check_roots(keys::sessions(run), root, rows).await
+}
+
+/// Reports rows of sessions that hosts have open outside any run, as [`check_sessions`] does.
+pub(crate) async fn check_hosted(rows: &mut impl ReadGroup) -> Result<Vec<String>, Error> {
+    let root = |rest: &[u8], row: &Row| {
+        let HostedSession { scope, key } = read(row)?;
+        let id = SessionId::of_key(&scope, &key);
+        let label = format!("the session of scope `{scope}` with key `{key}`");
+        (format!("{id:?}").as_bytes() == rest).then_some(Root { label, scope, id, has_ended: false })
+    };
+    check_roots(hosted(), root, rows).await
+}
+
+/// An outermost session.
+struct Root {
+    label: String,
+    scope: String,
+    id: SessionId,
+    has_ended: bool,
+}
+
+/// Checks the sessions whose rows and ends are in this group.
+async fn check_roots(
+    group: Group,
+    root: impl Fn(&[u8], &Row) -> Option<Root>,
+    rows: &mut impl ReadGroup,
+) -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
-    let (mut open, mut ends) = (Vec::new(), Vec::new());
-    for (name, row) in rows.read_group(keys::sessions(run)).await? {
-        let (kind, rest) = name.as_bytes().split_at(1);
+    let (mut open, mut ends) = (BTreeMap::new(), Vec::new());
+    for (name, row) in rows.read_group(group).await? {
+        let (kind, rest) = name.as_bytes().split_at(name.as_bytes().len().min(1));
         match kind {
-            OPEN => match read::<OpenSession>(&row).filter(|open| open.session.as_bytes() == rest) {
-                Some(session) => open.push(session),
+            OPEN => match root(rest, &row) {
+                Some(session) => drop(open.insert(rest.to_vec(), session)),
                 None => found.push(format!("the row of an open session cannot be read: {name:?}")),
             },
             END => ends.push(rest.to_vec()),
@@ -41,36 +75,67 @@ pub(crate) async fn check_sessions(run: RunId, rows: &mut impl ReadGroup) -> Res
             _ => found.push(format!("a row of unknown kind stands among the open sessions: {name:?}")),
         }
     }
-    for end in &ends {
-        let is_of = |open: &OpenSession| {
-            end.strip_prefix(open.session.as_bytes()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b".s"))
-        };
-        if !open.iter().any(is_of) {
-            found.push(format!("the end of a session is kept that is not open: {:?}", Name::new(end.as_slice())));
+    for end in ends {
+        let whole = without_stream(&end);
+        match open.get_mut(whole) {
+            Some(session) => session.has_ended |= whole.len() == end.len(),
+            None => found.push(format!("the end of a session is kept that is not open: {:?}", Name::new(&end[..]))),
         }
     }
-    for session in open {
-        let has_ended = ends.iter().any(|end| end == session.session.as_bytes());
-        let told = check_tree(&session, has_ended, rows).await?;
-        found.extend(told.into_iter().map(|what| format!("the session of {}: {what}", session.address)));
+    let mut scopes: BTreeMap<String, Vec<Root>> = BTreeMap::new();
+    for session in open.into_values() {
+        scopes.entry(session.scope.clone()).or_default().push(session);
+    }
+    for (scope, roots) in scopes {
+        found.extend(check_scope(&scope, &roots, rows).await?);
     }
     Ok(found)
 }
 
-/// Checks an open session with all nested ones.
-async fn check_tree(open: &OpenSession, has_ended: bool, rows: &mut impl ReadGroup) -> Result<Vec<String>, Error> {
-    let sessions = queue(&open.session);
+/// The name of the end that a row of a stream belongs to; any other name is the end's own.
+fn without_stream(name: &[u8]) -> &[u8] {
+    const SUFFIX: usize = ".s0123456789abcdef01234567".len();
+    match name.len().checked_sub(SUFFIX) {
+        Some(at) if name[at..].starts_with(b".s") => &name[..at],
+        _ => name,
+    }
+}
+
+/// Checks the open sessions of a scope, with all nested ones.
+async fn check_scope(scope: &str, roots: &[Root], rows: &mut impl ReadGroup) -> Result<Vec<String>, Error> {
+    let sessions = queue(scope);
     let mut activities: Rows = rows.read_group(activity_queue(&sessions)).await?.into_iter().collect();
     activities.extend(rows.read_group(call_queue(&sessions)).await?);
     let mut ready: Rows = rows.read_group(sessions).await?.into_iter().collect();
-    let root = SessionId::of_key(&open.session, "");
     let mut found = Vec::new();
-    match (ready.contains_key(&root.ready_name()), has_ended) {
+    let mut is_understood = true;
+    for root in roots {
+        let mut told = Vec::new();
+        is_understood &= check_tree(root, (&mut ready, &mut activities), rows, &mut told).await?;
+        found.extend(told.into_iter().map(|what| format!("{}: {what}", root.label)));
+    }
+    if is_understood {
+        let label =
+            roots.first().filter(|_| roots.len() == 1).map_or(format!("scope `{scope}`"), |root| root.label.clone());
+        let kept = |name: &Name| format!("{label}: a ready row is kept that no order needs: {name:?}");
+        found.extend(ready.keys().chain(activities.keys()).map(kept));
+    }
+    Ok(found)
+}
+
+/// Checks an open session with all nested ones, and takes their ready rows. Answers false if a ready row says nothing.
+async fn check_tree(
+    root: &Root,
+    (ready, activities): (&mut Rows, &mut Rows),
+    rows: &mut impl ReadGroup,
+    found: &mut Vec<String>,
+) -> Result<bool, Error> {
+    match (ready.contains_key(&root.id.ready_name()), root.has_ended) {
         (false, false) => found.push(String::from("nothing drives it: neither its ready row nor its end is there")),
         (true, true) => found.push(String::from("it has ended, and is still open")),
         _ => {}
     }
-    let mut next = vec![root];
+    let mut next = vec![root.id];
     while let Some(id) = next.pop() {
         let own = rows.read_group(id.group()).await?;
         let Some(row) = ready.remove(&id.ready_name()) else {
@@ -85,15 +150,13 @@ async fn check_tree(open: &OpenSession, has_ended: bool, rows: &mut impl ReadGro
             Err(error) => {
                 // Of another version, or damaged: its rows say nothing.
                 found.push(error.to_string());
-                return Ok(found);
+                return Ok(false);
             }
         }
-        let orders = check_session(id, &own, &ready, &mut activities, &mut found);
+        let orders = check_session(id, &own, ready, activities, found);
         next.extend(orders.into_iter().map(|order| id.nested(order)).filter(|id| ready.contains_key(&id.ready_name())));
     }
-    let kept = |name: &Name| format!("a ready row is kept that no order needs: {name:?}");
-    found.extend(ready.keys().chain(activities.keys()).map(kept));
-    Ok(found)
+    Ok(true)
 }
 
 /// Checks the rows of one session, and takes the ready rows of its activities. Returns its orders.
@@ -140,6 +203,8 @@ fn check_session(
             found.push(format!("a row of session {id:?} cannot be read: {name:?}"));
         }
     }
+    let miscounted = check_rows(rows.iter().map(|(name, row)| (name, row)));
+    found.extend(miscounted.into_iter().map(|what| format!("session {id:?}: {what}")));
     if !has_begun {
         found.push(format!("the state of session {id:?} is missing"));
     }

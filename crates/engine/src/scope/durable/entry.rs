@@ -3,8 +3,7 @@
 
 use super::{
     body::DurableScope,
-    call::Caller,
-    host::{ScopeHost, ScopeHostOptions},
+    host::ScopeHost,
     keys::{DurableEnd, SessionId},
     open_sessions::{OpenSession, end_key, open_key, session_name},
 };
@@ -66,12 +65,8 @@ impl StepHost {
         let store = step.resource::<ScopeStore>().ok_or_else(outside)?;
         let tx = step.tx().ok_or_else(outside)?.clone();
         let name = session_name(step);
-        let options = ScopeHostOptions { shard: store.shard, lease_ms: store.lease_ms, ..ScopeHostOptions::default() };
-        let (records, values, world) = (store.records.clone(), store.values.clone(), store.world.clone());
-        let engine = store.engine.get().cloned();
-        let caller = engine.map(|engine| Caller { engine, world: world.clone(), run: step.run() });
-        let shared = (store.activities.clone(), caller);
-        let host = ScopeHost::sharing((records, values, world.clone()), options, shared, [(name.clone(), scope)]);
+        let host = ScopeHost::of_store(&store, Some(step.run()), [(name.clone(), scope)]);
+        let world = store.world.clone();
         let (id, end) = (SessionId::of_key(&name, ""), end_key(step.run(), &name));
         Ok(StepHost { host, world, tx, step: step.clone(), name, id, end, is_open: false })
     }

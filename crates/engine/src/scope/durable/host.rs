@@ -5,6 +5,7 @@ use super::{
     body::DurableScope,
     call::Caller,
     entry::ScopeStore,
+    hosted::HostedSession,
     keys::{
         Answers, DurableEnd, EventPlace, Header, Hop, Note, SessionId, activity_queue, call_queue, queue, read_note,
         streamed_prefix,
@@ -20,7 +21,10 @@ use futures_util::future::{Either, select};
 use onceflow_core::{
     Batch, Fence, Fences, Group, Key, Pick, Row, Shard,
     limits::{CLAIM_QUEUES_MAX, SCOPE_ACTIVITIES_MAX, SCOPE_CALLS_MAX},
-    protocol::rows::{read, write},
+    protocol::{
+        ids::RunId,
+        rows::{read, write},
+    },
     scope::{CancelCause, Cancellation, Mishap, OrderId, ScopeEvent},
 };
 use onceflow_store::{CommitResult, Records, World, records::commit_durably, values::Values};
@@ -33,6 +37,9 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// The pause after the store did not answer.
 const TROUBLE_MS: u64 = 200;
+
+/// The pause after a reply about the opening of a session was lost.
+const LOST_REPLY_MS: u64 = 10;
 
 /// Settings of a host.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +89,20 @@ impl ScopeHost {
         Self::sharing((records, values, world), options, (activities, None), scopes)
     }
 
+    /// Starts a host on the store of an engine, with the places for activities of all that the engine enters. In a run, its
+    /// operations may call flows.
+    pub(crate) fn of_store(
+        store: &ScopeStore,
+        run: Option<RunId>,
+        scopes: impl IntoIterator<Item = (String, Arc<DurableScope>)>,
+    ) -> Arc<Self> {
+        let options = ScopeHostOptions { shard: store.shard, lease_ms: store.lease_ms, ..ScopeHostOptions::default() };
+        let of = (store.records.clone(), store.values.clone(), store.world.clone());
+        let of_run = store.engine.get().cloned().zip(run);
+        let caller = of_run.map(|(engine, run)| Caller { engine, world: store.world.clone(), run });
+        Self::sharing(of, options, (store.activities.clone(), caller), scopes)
+    }
+
     /// A kernel that only reads, on the store of an engine.
     pub(super) fn kernel_of(store: &ScopeStore) -> Kernel {
         Kernel {
@@ -95,7 +116,7 @@ impl ScopeHost {
     }
 
     /// Starts a host that shares the places for activities with others, and calls flows if there is a caller.
-    pub(super) fn sharing(
+    fn sharing(
         (records, values, world): (Arc<dyn Records>, Arc<Values>, Arc<dyn World>),
         options: ScopeHostOptions,
         (activities, caller): (Arc<Semaphore>, Option<Caller>),
@@ -140,17 +161,22 @@ impl ScopeHost {
     /// If the store does not answer, or the host does not offer the scope.
     pub async fn open(&self, scope: &str, key: &str, first: Row) -> Result<SessionId, Error> {
         let id = SessionId::of_key(scope, key);
-        let _false_if_it_was_opened_before = self.commit_opening(self.opening(scope, id, first, id.end())?).await?;
+        let mut opening = self.opening(scope, id, first, id.end())?;
+        opening.put(id.hosted(), write(&HostedSession { scope: scope.to_owned(), key: key.to_owned() }));
+        if !self.commit_opening(opening).await? {
+            // It was opened before, maybe by a program that has the scope in another shape.
+            self.check_format(scope, id).await?;
+        }
         Ok(id)
     }
 
     /// The batch that opens a session whose end is put into this row. Refused if it was opened before.
     pub(super) fn opening(&self, scope: &str, id: SessionId, first: Row, end: Key) -> Result<Batch, Error> {
         let queue = queue(scope);
-        if !self.scopes.contains_key(&queue) {
+        let Some(offered) = self.scopes.get(&queue) else {
             return Err(Error::Inputs(format!("there is no scope `{scope}` here")));
-        }
-        let header = Header { id, path: vec![], answers: Answers::Caller(end.clone()) };
+        };
+        let header = Header { id, shape: offered.shape(), path: vec![], answers: Answers::Caller(end.clone()) };
         let mut batch = Batch::new(self.kernel.shard);
         batch.require_absent(queue.key(id.ready_name())).require_absent(end);
         open_session(&mut batch, &queue, &header, first);
@@ -162,7 +188,8 @@ impl ScopeHost {
         loop {
             match commit_durably(&*self.kernel.records, batch.clone()).await {
                 Ok(result) => return Ok(matches!(result, CommitResult::Applied(_))),
-                Err(onceflow_store::Error::Unknown(_)) => {}
+                // A store that is gone for good says so again and again: asking it without a pause would keep the thread.
+                Err(onceflow_store::Error::Unknown(_)) => self.world.sleep(LOST_REPLY_MS).await,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -215,11 +242,22 @@ impl ScopeHost {
         Ok(self.kernel.records.get(self.kernel.shard, &keys).await?.iter().any(Option::is_some))
     }
 
-    /// Fails if the session is open, and was opened by a version with another format.
+    /// Fails if the session is open, and was opened by a version with another format, or with other operations.
     pub(super) async fn check_format(&self, scope: &str, id: SessionId) -> Result<(), Error> {
-        match self.kernel.row(queue(scope).key(id.ready_name())).await? {
-            Some(row) => read_note(&row).map(drop),
+        let queue = queue(scope);
+        match self.kernel.row(queue.key(id.ready_name())).await? {
+            Some(row) => self.check_shape(&queue, &read_note(&row)?),
             None => Ok(()),
+        }
+    }
+
+    fn check_shape(&self, queue: &Group, note: &Note) -> Result<(), Error> {
+        match self.scope_at(queue, &[]) {
+            Some(scope) if scope.shape() != note.shape() => Err(Error::Inputs(String::from(
+                "a session of a scope was opened when the scope had other operations, names or connections: only a program in \
+                 which they are as they were can continue or end it, with its cleanup",
+            ))),
+            _ => Ok(()),
         }
     }
 
@@ -241,11 +279,7 @@ impl ScopeHost {
     /// # Errors
     /// If the store does not answer.
     pub async fn forget(&self, id: SessionId) -> Result<(), Error> {
-        self.forget_at(&id.end()).await
-    }
-
-    async fn forget_at(&self, end: &Key) -> Result<(), Error> {
-        self.forget_with(end, []).await
+        self.forget_with(&id.end(), [id.hosted()]).await
     }
 
     /// Deletes the end of a session, and these rows with it.
@@ -402,9 +436,11 @@ impl ScopeHost {
         if !self.alive.is_still_ours(&self.kernel, job, self.world.clock()).await? {
             return Ok(());
         }
-        match read_note(&job.claim.row)? {
+        let note = read_note(&job.claim.row)?;
+        self.check_shape(&job.claim.queue, &note)?;
+        match note {
             Note::Session(header) => self.write(job, header).await,
-            Note::Activity { session, path, op, order } => {
+            Note::Activity { session, path, op, order, .. } => {
                 match self.call_of(&job.claim.queue, (session, order), (&path, op)) {
                     // Boxed, as rare futures are: a call is larger than an activity.
                     Some(called) => Box::pin(self.call(job, called)).await,

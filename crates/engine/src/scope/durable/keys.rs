@@ -10,6 +10,7 @@
 //! | `w`, turn | the answer of a call whose run is still to be removed; the input is gone |
 //! | `k`, timer | the deadline of a timer |
 
+use super::body::ScopeShape;
 use crate::Error;
 use onceflow_core::{
     Group, Inbox, Key, Name, Row, Timestamp,
@@ -58,7 +59,7 @@ pub(super) enum Hop {
 /// The number of the format of sessions: their rows, and how front ends number the operations of what they lower. It stands in
 /// each ready row, and a session of another number is neither driven nor ended: its rows would be taken for something
 /// else. Raise it with every change of either.
-pub(super) const FORMAT: u8 = 5;
+pub(super) const FORMAT: u8 = 6;
 
 /// The reason why an order is not answered, stored with its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,13 +81,24 @@ pub(super) type FeedRow = (OrderId, OpId, Awaits, Feed<Row>);
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Note {
     Session(Header),
-    Activity { session: SessionId, path: Vec<Hop>, op: OpId, order: OrderId },
+    Activity { session: SessionId, shape: ScopeShape, path: Vec<Hop>, op: OpId, order: OrderId },
+}
+
+impl Note {
+    /// The shape that the outermost scope had when the session was opened.
+    pub(super) fn shape(&self) -> ScopeShape {
+        match self {
+            Note::Session(Header { shape, .. }) | Note::Activity { shape, .. } => *shape,
+        }
+    }
 }
 
 /// The place of a session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Header {
     pub(super) id: SessionId,
+    /// That of the outermost scope.
+    pub(super) shape: ScopeShape,
     pub(super) path: Vec<Hop>,
     pub(super) answers: Answers,
 }
@@ -196,11 +208,6 @@ impl SessionId {
     /// The stable key of an activity.
     pub(super) fn activity_key(self, order: OrderId) -> String {
         format!("{self:?}-{}", order.turn())
-    }
-
-    /// The row of an outermost session's end, if its caller names no other.
-    pub(super) fn end(self) -> Key {
-        Group::rows("scope/ends").key(format!("{self:?}"))
     }
 }
 

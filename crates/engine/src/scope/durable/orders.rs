@@ -39,13 +39,13 @@ impl Turn<'_> {
             }
             DurableBody::Inline(body) => Some(self.run_inline(order, op, feed, body)),
             DurableBody::Activity(_) | DurableBody::Call(_) => {
-                let (id, path) = (self.id(), self.state.header.path.clone());
+                let (id, shape, path) = (self.id(), self.state.header.shape, self.state.header.path.clone());
                 let row = write(&(order, op, Awaits::Host, &feed));
                 if row.len() > ROW_BYTES_MAX {
                     return Some(failed(order, too_large_input()));
                 }
                 self.batch.put(id.feed(order), row);
-                let note = Note::Activity { session: id, path, op, order };
+                let note = Note::Activity { session: id, shape, path, op, order };
                 let queue = self.queue_of(&scope.bodies[op.at()]);
                 self.batch.put(queue.key(id.activity_name(order)), inbox(id, feed_name(order).as_bytes(), &note));
                 self.begun.insert(order);
@@ -131,7 +131,8 @@ impl Turn<'_> {
     fn open(&mut self, order: OrderId, hop: Hop, first: Row) {
         let parent = &self.state.header;
         let path = parent.path.iter().copied().chain([hop]).collect();
-        let nested = Header { id: parent.id.nested(order), path, answers: Answers::Order(parent.id, order) };
+        let answers = Answers::Order(parent.id, order);
+        let nested = Header { id: parent.id.nested(order), shape: parent.shape, path, answers };
         open_session(&mut self.batch, self.queue, &nested, first);
         self.opened.insert(nested.id);
     }

@@ -177,7 +177,7 @@ impl Rig {
 
     pub(super) fn build(self) -> Arc<DurableScope> {
         let scope = Scope::check(self.draft).expect("a scope without faults");
-        let describe = |row: &Row| Some(String::from_utf8_lossy(row).into_owned());
+        let describe = |_: OpId, row: &Row| Some(String::from_utf8_lossy(row).into_owned());
         DurableScope::new(scope, self.bodies, self.cleanups, Arc::new(describe))
     }
 }
