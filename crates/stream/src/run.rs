@@ -27,6 +27,7 @@ pub(crate) mod chain;
 pub(crate) mod claim;
 pub(crate) mod client_ids;
 pub(crate) mod control;
+pub(crate) mod hashed;
 pub(crate) mod input;
 pub(crate) mod keys;
 pub(crate) mod layout;
