@@ -32,6 +32,7 @@ pub(crate) mod client_ids;
 pub(crate) mod control;
 pub(crate) mod copies;
 pub(crate) mod desired;
+pub(crate) mod hashed;
 pub(crate) mod input;
 pub(crate) mod install;
 pub(crate) mod installed;

@@ -89,8 +89,13 @@ impl Partition {
                 }
             }
         }
-        if is_full && taken > 0 {
-            self.runtime.backlog.begin(self.runtime.world.clock(), self.runtime.options.gather_ms);
+        match is_full {
+            true if taken > 0 => {
+                let (now, gather_ms) = (self.runtime.world.clock(), self.runtime.options.gather_ms);
+                self.runtime.backlog.begin(self.station, now, gather_ms);
+            }
+            true => {}
+            false => self.runtime.backlog.end(self.station),
         }
         if taken > 0 {
             let position = source.position();
