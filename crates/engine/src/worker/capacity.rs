@@ -2,6 +2,7 @@
 
 mod places;
 
+use super::runner::Parking;
 use crate::{options::Options, shared::lock};
 use onceflow_core::{Group, protocol::keys};
 use places::{Place, Places};
@@ -46,6 +47,8 @@ struct Limited {
 
 /// Capacity for one step.
 pub(crate) struct Slot {
+    /// Where its chain waits for the disk.
+    pub(crate) parking: Arc<Parking>,
     /// Steps that it has performed.
     steps: usize,
     /// `None` while it is lent to others.
@@ -107,8 +110,13 @@ impl Capacity {
     /// Waits for a free slot.
     pub(crate) async fn slot(&self) -> Slot {
         let permit = self.slots.clone().acquire_owned().await.expect("the semaphore is never closed");
-        let permit = std::sync::Mutex::new(Some(permit));
-        Slot { steps: 0, permit, held: std::sync::Mutex::default(), changed: self.changed.clone() }
+        Slot {
+            parking: Arc::default(),
+            steps: 0,
+            permit: std::sync::Mutex::new(Some(permit)),
+            held: std::sync::Mutex::default(),
+            changed: self.changed.clone(),
+        }
     }
 
     /// This worker claims steps of this class.
