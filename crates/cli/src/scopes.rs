@@ -122,6 +122,9 @@ fn waited(order: &OrderView, now_ms: u64) -> String {
     if let Some(event) = &order.event {
         text.push_str(&format!(", for `{event}`"));
     }
+    if order.is_queued {
+        text.push_str(", which waits for its turn");
+    }
     if order.is_cancelled {
         text.push_str(", which was told to end");
     }
@@ -141,7 +144,7 @@ pub(crate) fn to_json(sessions: &[SessionView]) -> Value {
         json!({
             "operation": order.name, "kind": kind(order.kind), "key": order.key, "event": order.event,
             "message": order.message.as_ref().map(|row| bounded(message(row))),
-            "told_to_end": order.is_cancelled, "until_ms": order.due.map(|due| due.as_ms()),
+            "queued": order.is_queued, "told_to_end": order.is_cancelled, "until_ms": order.due.map(|due| due.as_ms()),
         })
     };
     let session = |session: &SessionView| {

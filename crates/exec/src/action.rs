@@ -5,8 +5,8 @@ mod scope;
 use onceflow_core::model::TaskSpec;
 pub(crate) use scope::OpCode;
 pub use scope::{
-    CallGiven, CallInput, CleanupOn, FileCall, FileCleanup, FileOp, FileTask, FileTrim, FileWork, KeepEntries,
-    MessageTarget, ScopeAction,
+    CallGiven, CallInput, CleanupOn, FileCall, FileCleanup, FileDelivery, FileOp, FileTask, FileTrim, FileWork,
+    KeepEntries, MessageTarget, ScopeAction,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

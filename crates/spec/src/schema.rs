@@ -381,6 +381,19 @@ fn task(others: &[(&'static str, Value)]) -> Vec<(&'static str, Value)> {
     tasks.into_iter().chain(others.iter().cloned()).collect()
 }
 
+fn delivery() -> Value {
+    let in_turn = object(&[
+        ("serial_by", expression("A label over `message`: one message of each at a time.")),
+        ("preempt", expression("A truth: the message takes the place of those of its label before it.")),
+        ("ensure", expression("A truth: no message takes the place of this one.")),
+    ]);
+    let words = ["parallel", "serial", "preempt", "ensure"];
+    json!({
+        "description": "Whether messages are worked on at once, one at a time, or the last one only; at once.",
+        "anyOf": [{ "enum": words }, in_turn],
+    })
+}
+
 fn operation() -> Value {
     let count = || json!({ "type": "integer", "minimum": 0 });
     let mut one_task = object(&task(&[]));
@@ -431,6 +444,7 @@ fn operation() -> Value {
         ("watch", words("Operations: a record { at, why } whenever one gives nothing.")),
         ("sleep", reference("duration")),
         ("wait", text("An event that `onceflow send` brings; its value is the message.", None)),
+        ("delivery", delivery()),
         ("next", reference("target")),
         ("err", described(reference("target"), "Where the failure of a task goes, as text.")),
         ("streams", named("Where the streams of a nested scope go.", reference("target"))),

@@ -78,7 +78,8 @@ impl Drawing<'_> {
             self.add(name, word);
         }
         for op in &action.ops {
-            self.add(&op.name, word(&op.work));
+            let in_turn = if op.delivery.is_some() { ", in turn" } else { "" };
+            self.add(&op.name, word(&op.work) + in_turn);
         }
         for cleanup in &action.cleanups {
             self.cleanup(cleanup);

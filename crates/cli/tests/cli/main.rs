@@ -19,6 +19,7 @@ mod rest;
 mod run;
 mod saga;
 mod scope_calls;
+mod scope_delivery;
 mod scope_forms;
 mod scopes;
 mod settings;

@@ -13,6 +13,7 @@
 //! | `keys` | the rows: names, and the notes of ready rows |
 //! | `turn` | events into the machine, effects into one batch; pure but for inline bodies |
 //! | `orders` | the effects that begin orders and tell them to end |
+//! | `lanes` | orders that are served one at a time |
 //! | `writer` | the holder of a session: reads, commits, waits |
 //! | `activity` | runs one activity, and commits its answer |
 //! | `call` | runs a flow for an order, and ends that run |
@@ -32,13 +33,15 @@ mod host;
 mod hosted;
 mod inspect;
 mod keys;
+mod lanes;
 mod open_sessions;
 mod orders;
 mod turn;
 mod writer;
 
 pub use body::{
-    Activity, ActivityBody, BufferAccess, DescribeRow, DurableBody, DurableCleanup, DurableScope, InlineBody,
+    Activity, ActivityBody, BufferAccess, DeliveryRule, DescribeRow, DurableBody, DurableCleanup, DurableScope,
+    InlineBody,
 };
 pub use call::{FlowCall, FlowValues};
 pub(crate) use census::{ReadGroup, check_hosted, check_sessions};

@@ -56,6 +56,20 @@ pub struct FileOp {
     /// Where the streams of a nested scope go, by their names.
     #[serde(default)]
     pub streams: Vec<(String, MessageTarget)>,
+    /// How messages are delivered to its task; all at once without it.
+    #[serde(default)]
+    pub delivery: Option<FileDelivery>,
+}
+
+/// The delivery of messages one at a time. Expressions see `message`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileDelivery {
+    /// An expression for the label: one at a time of each; without it, one at a time.
+    pub serial_by: Option<String>,
+    /// A truth: the message takes the place of those before it.
+    pub preempt: Option<String>,
+    /// A truth: no message takes the place of this one.
+    pub ensure: Option<String>,
 }
 
 /// The work of an operation. Expressions see `message`.

@@ -21,7 +21,7 @@ use onceflow_engine::{
     task::{Data, Failure, Step},
 };
 use serde_json::Value;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The letters of a session's id that tell its tasks from those of other sessions of one scope.
 const SESSION_LETTERS: usize = 12;
@@ -92,5 +92,5 @@ pub(super) fn single(body: DurableBody, name: &str) -> Result<Arc<DurableScope>,
         Operation { name: String::from("<terminate>"), kind: OpKind::Terminate, outputs: vec![] },
     ];
     let draft = ScopeDraft { ops, start: Some(OpId(0)), ..ScopeDraft::default() };
-    checked(draft, vec![body, DurableBody::None], vec![])
+    checked(draft, vec![body, DurableBody::None], vec![], BTreeMap::new())
 }

@@ -19,14 +19,15 @@ use crate::{
         fields::FieldReader,
         http::HttpDecl,
         outs::OutputPlace,
-        scope::{OpDecl, OpWork, ScopeDecl, TargetDecl, TaskDecl, TrimDecl},
+        scope::{DeliveryDecl, OpDecl, OpWork, ScopeDecl, TargetDecl, TaskDecl, TrimDecl},
         step::StepDecl,
     },
     words,
 };
 use onceflow_core::model::{Retry, Type};
 use onceflow_exec::action::{
-    Action, Capture, Command, FileCleanup, FileOp, FileTask, FileTrim, FileWork, MessageTarget, ScopeAction,
+    Action, Capture, Command, FileCleanup, FileDelivery, FileOp, FileTask, FileTrim, FileWork, MessageTarget,
+    ScopeAction,
 };
 use std::collections::BTreeSet;
 
@@ -180,7 +181,17 @@ impl ScopeLowering<'_> {
             found.extend(self.target(decl, names).map(|target| (key.name.clone(), target)));
         }
         let (next, other) = (next?.unwrap_or(MessageTarget::Dispose), other?);
-        Some(FileOp { name: op.name.name.clone(), work, next, other, streams: found })
+        let delivery = op.delivery.as_ref().map(|delivery| self.delivery(delivery));
+        Some(FileOp { name: op.name.name.clone(), work, next, other, streams: found, delivery })
+    }
+
+    fn delivery(&mut self, decl: &DeliveryDecl) -> FileDelivery {
+        let mut expression = |text: &Option<Text>| text.as_ref().and_then(|text| self.scope_expression(text));
+        FileDelivery {
+            serial_by: expression(&decl.serial_by),
+            preempt: expression(&decl.preempt),
+            ensure: expression(&decl.ensure),
+        }
     }
 
     fn work_of_op(&mut self, op: &OpDecl, names: &ScopeNames<'_>) -> Option<FileWork> {

@@ -33,6 +33,15 @@ pub(crate) struct OpDecl {
     pub(crate) next: Option<TargetDecl>,
     pub(crate) other: Option<TargetDecl>,
     pub(crate) streams: Vec<(MapKey, TargetDecl)>,
+    pub(crate) delivery: Option<DeliveryDecl>,
+}
+
+/// The delivery of messages one at a time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeliveryDecl {
+    pub(crate) serial_by: Option<Text>,
+    pub(crate) preempt: Option<Text>,
+    pub(crate) ensure: Option<Text>,
 }
 
 /// The work of an operation.

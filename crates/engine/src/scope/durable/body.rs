@@ -4,11 +4,14 @@
 use super::{call::FlowCall, keys::Hop};
 use onceflow_core::{
     Row,
-    scope::{Contents, Emitted, Feed, OpId, OpKind, Scope, ScopeEffect, ScopeEvent, Session},
+    scope::{Contents, Emitted, Feed, Instruction, OpId, OpKind, Scope, ScopeEffect, ScopeEvent, Session},
 };
 use onceflow_store::BoxFuture;
 use serde::{Deserialize, Serialize};
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 /// Code that decides about messages at once: forks, joins, transforms. It is part of the batch of its event, and runs
 /// again if that batch is not committed; so it must not touch the world.
@@ -77,6 +80,9 @@ impl DurableBody {
     }
 }
 
+/// Says how a message is delivered to an operation whose orders are not all served at once.
+pub type DeliveryRule = Arc<dyn Fn(&Row) -> Result<Instruction, String> + Send + Sync>;
+
 /// A cleanup flow.
 pub struct DurableCleanup {
     /// The scope that is opened.
@@ -123,6 +129,8 @@ pub struct DurableScope {
     pub(super) scope: Scope,
     pub(super) bodies: Vec<DurableBody>,
     pub(super) cleanups: Vec<DurableCleanup>,
+    /// The delivery of operations whose orders are served in lanes.
+    pub(super) deliveries: BTreeMap<OpId, DeliveryRule>,
     /// An operation of it, or of a scope in it, calls a flow.
     pub(super) calls: bool,
     describe: DescribeRow,
@@ -140,11 +148,26 @@ impl DurableScope {
         cleanups: Vec<DurableCleanup>,
         describe: DescribeRow,
     ) -> Arc<Self> {
+        DurableScope::with_deliveries(scope, bodies, cleanups, BTreeMap::new(), describe)
+    }
+
+    /// As [`DurableScope::new`], with operations that take their messages one at a time: orders of such an operation are
+    /// served in lanes of their session. Only activities, calls and nested sessions can be among them.
+    ///
+    /// # Panics
+    /// As [`DurableScope::new`].
+    pub fn with_deliveries(
+        scope: Scope,
+        bodies: Vec<DurableBody>,
+        cleanups: Vec<DurableCleanup>,
+        deliveries: BTreeMap<OpId, DeliveryRule>,
+        describe: DescribeRow,
+    ) -> Arc<Self> {
         assert_eq!(scope.operations().len(), bodies.len(), "every operation has a body, or none");
         assert_eq!(scope.cleanups().len(), cleanups.len(), "every cleanup flow has a body");
         let calls = bodies.iter().any(DurableBody::calls) || cleanups.iter().any(|cleanup| cleanup.scope.calls);
         let shape = ScopeShape::of(&scope, &bodies, &cleanups);
-        Arc::new(DurableScope { scope, bodies, cleanups, calls, describe, shape })
+        Arc::new(DurableScope { scope, bodies, cleanups, deliveries, calls, describe, shape })
     }
 
     /// The shape of the scope.

@@ -11,7 +11,7 @@
 //! one after that.
 
 use super::{
-    activity::BodyEnd,
+    activity::{BodyEnd, must_end},
     body::DurableBody,
     host::ScopeHost,
     keys::{EventPlace, FeedRow, Hop, SessionId},
@@ -32,7 +32,7 @@ use onceflow_core::{
         ids::RunId,
         rows::{read, write},
     },
-    scope::{Emitted, Feed, Mishap, OpId, OrderFailure, OrderId, ScopeEvent, is_order_cancelled},
+    scope::{Emitted, Feed, Mishap, OpId, OrderFailure, OrderId, ScopeEvent},
 };
 use onceflow_store::World;
 use std::{pin::pin, sync::Arc};
@@ -111,13 +111,13 @@ impl ScopeHost {
     /// Performs a call.
     pub(super) async fn call(self: &Arc<Self>, job: &Job, called: Called) -> Result<(), Error> {
         let Called { session, order, .. } = called;
-        let keys = [session.order(order), session.feed(order), session.call_answer(order)];
+        let keys = [session.order(order), session.feed(order), session.call_answer(order), session.lane(order)];
         let rows = self.kernel.records.get(self.kernel.shard, &keys).await?;
         let damaged = || Error::damaged("the call of an order of a scope");
         let mut answer = match (&rows[0], &rows[1], &rows[2]) {
             (_, _, Some(answer)) => read(answer).ok_or_else(damaged)?,
             (Some(order_row), Some(feed), None) => {
-                let is_cancelled = is_order_cancelled(order_row).ok_or_else(damaged)?;
+                let is_cancelled = must_end(order_row, rows[3].as_ref())?;
                 let feed = read::<FeedRow>(feed).ok_or_else(damaged)?.3;
                 match self.run_call(job, &called, is_cancelled, feed).await? {
                     Some(answer) => answer,

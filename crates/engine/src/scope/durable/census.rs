@@ -5,8 +5,8 @@
 use super::{
     hosted::{HostedSession, hosted},
     keys::{
-        Awaits, CALL_ANSWER, FeedRow, Note, SessionId, WriterTimer, activity_queue, call_queue, feed_name, queue,
-        read_note, read_timer,
+        Awaits, CALL_ANSWER, FeedRow, LANE, LanePlace, LaneRow, Note, SessionId, WriterTimer, activity_queue,
+        call_queue, feed_name, lane_name, queue, read_note, read_timer,
     },
     open_sessions::{END, OPEN, OpenSession, WORK},
 };
@@ -168,6 +168,8 @@ fn check_session(
     found: &mut Vec<String>,
 ) -> Vec<OrderId> {
     let (mut orders, mut feeds, mut sleeps) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
+    // Orders that are served in lanes, and whether they wait for their turn.
+    let mut lanes = BTreeMap::new();
     // The turns of orders that have an event, and of calls that have their answer.
     let (mut events, mut answers) = (BTreeSet::new(), BTreeSet::new());
     let mut has_begun = false;
@@ -184,6 +186,11 @@ fn check_session(
                 let turn = bytes.get(1..).and_then(|turn| turn.first_chunk().copied()).map(u32::from_be_bytes);
                 answers.extend(turn);
                 turn.is_some() && read::<ScopeEvent<Row>>(row).is_some()
+            }
+            Some(_) if bytes.starts_with(LANE) => {
+                let lane = read::<LaneRow>(row).filter(|(order, ..)| lane_name(*order) == *name);
+                lanes.extend(lane.iter().map(|(order, _, _, place)| (*order, matches!(place, LanePlace::Waits(_)))));
+                lane.is_some()
             }
             Some(b'k') => {
                 let timer = read_timer(row).filter(|(timer, _)| id.timer(*timer).name == *name);
@@ -217,8 +224,10 @@ fn check_session(
             Some(Awaits::Turn | Awaits::Event) => true,
             Some(Awaits::Timer) => sleeps.remove(order),
             Some(Awaits::Host) => has_host,
+            None if lanes.get(order) == Some(&true) => true,
             None => is_answered || ready.contains_key(&id.nested(*order).ready_name()),
         };
+        lanes.remove(order);
         if !is_served {
             found.push(format!("order {} of session {id:?} waits for something that is missing", order.turn()));
         }
@@ -226,7 +235,7 @@ fn check_session(
             found.push(format!("order {} of session {id:?} has an activity that it does not wait for", order.turn()));
         }
     }
-    let over = feeds.into_keys().chain(sleeps).map(OrderId::turn).chain(answers);
+    let over = feeds.into_keys().chain(sleeps).chain(lanes.into_keys()).map(OrderId::turn).chain(answers);
     found.extend(over.map(|turn| format!("rows of order {turn} are kept in session {id:?}, which lacks it")));
     orders.into_iter().collect()
 }

@@ -4,7 +4,7 @@
 use super::{
     body::{DurableBody, DurableScope},
     call::run_key,
-    keys::{EventPlace, FeedRow, SessionId, WriterTimer, read_timer},
+    keys::{EventPlace, FeedRow, LanePlace, LaneRow, SessionId, WriterTimer, read_timer},
     open_sessions::{OpenSession, end_key},
 };
 use crate::{Error, Handle, handle::report_key, kernel::Kernel};
@@ -53,6 +53,8 @@ pub struct OrderView {
     pub key: Option<String>,
     /// Its message, if it has one.
     pub message: Option<Row>,
+    /// It waits for the order before it to end: the operation takes its messages in turn.
+    pub is_queued: bool,
     /// It was told to end, and has not yet.
     pub is_cancelled: bool,
     /// The event that it waits for.
@@ -258,8 +260,14 @@ impl Visit {
             }
             let (name, work) = self.work(kind);
             let feed = named(&self.id.feed(order).name).and_then(|row| read::<FeedRow>(row));
-            let message = match feed {
-                Some((_, _, _, Feed::One(message) | Feed::Keys(Some(message)))) => Some(message),
+            let lane = named(&self.id.lane(order).name).and_then(|row| read::<LaneRow>(row));
+            let waits = match lane {
+                Some((.., LanePlace::Waits(feed))) => Some(feed),
+                _ => None,
+            };
+            let is_queued = waits.is_some();
+            let message = match feed.map(|(.., feed)| feed).or(waits) {
+                Some(Feed::One(message) | Feed::Keys(Some(message))) => Some(message),
                 _ => None,
             };
             let due = match work {
@@ -274,7 +282,7 @@ impl Visit {
             };
             let place = (self.id, order);
             let event = self.event(kind);
-            view.waits.push(OrderView { name, kind: work, key, message, is_cancelled, event, due, place });
+            view.waits.push(OrderView { name, kind: work, key, message, is_queued, is_cancelled, event, due, place });
         }
     }
 

@@ -8,6 +8,7 @@
 //! | `e` … | an event that the session has not taken yet |
 //! | `a`, turn | the input of an order that is not answered |
 //! | `w`, turn | the answer of a call whose run is still to be removed; the input is gone |
+//! | `l`, turn | an order that is served in a lane: how, and whether it waits, with its input then |
 //! | `k`, timer | the deadline of a timer |
 
 use super::body::ScopeShape;
@@ -15,7 +16,7 @@ use crate::Error;
 use onceflow_core::{
     Group, Inbox, Key, Name, Row, Timestamp,
     protocol::rows::{read, write},
-    scope::{Cancellation, Feed, Mishap, OpId, OrderId, SESSION_ROW, SessionTimer, order_row},
+    scope::{Cancellation, Feed, Instruction, Mishap, OpId, OrderId, SESSION_ROW, SessionTimer, order_row},
 };
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +77,20 @@ pub(super) enum Awaits {
 
 /// The input of an order, as its row.
 pub(super) type FeedRow = (OrderId, OpId, Awaits, Feed<Row>);
+
+/// An order that is served in a lane, as its row.
+pub(super) type LaneRow = (OrderId, OpId, Instruction, LanePlace);
+
+/// The place of an order in its lane.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum LanePlace {
+    /// It waits for its turn, with its input.
+    Waits(Feed<Row>),
+    /// It is served.
+    Runs,
+    /// A later one took its place: it is being stopped.
+    Stops,
+}
 
 /// The note in the ready row of a session or an activity.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -176,6 +191,10 @@ impl SessionId {
         self.key(feed_name(order))
     }
 
+    pub(super) fn lane(self, order: OrderId) -> Key {
+        self.key(lane_name(order))
+    }
+
     /// The answer of a call whose run is still to be removed.
     pub(super) fn call_answer(self, order: OrderId) -> Key {
         self.key(call_answer_name(order))
@@ -220,6 +239,13 @@ pub(super) fn streamed_prefix(end: &Key) -> Name {
 pub(super) fn streamed(end: &Key, commit: u64, at: u32) -> Key {
     let number = format!("{commit:016x}{at:08x}");
     end.group.key(Name::join(&[streamed_prefix(end).as_bytes(), number.as_bytes()]))
+}
+
+/// The names of the rows of orders in lanes begin with this.
+pub(super) const LANE: &[u8] = b"l";
+
+pub(super) fn lane_name(order: OrderId) -> Name {
+    Name::join(&[LANE, &order.turn().to_be_bytes()])
 }
 
 pub(super) fn call_answer_name(order: OrderId) -> Name {

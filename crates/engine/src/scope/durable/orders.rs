@@ -24,7 +24,7 @@ const FIRST_BYTES_MAX: usize = BATCH_BYTES_MAX / 4 * 3;
 const ROW_BYTES: usize = 64;
 
 impl Turn<'_> {
-    pub(super) fn run(&mut self, order: OrderId, op: OpId, feed: Feed<Row>) -> Option<ScopeEvent<Row>> {
+    pub(super) fn begin(&mut self, order: OrderId, op: OpId, feed: Feed<Row>) -> Option<ScopeEvent<Row>> {
         let scope = self.state.scope.clone();
         *self.fed.entry(op).or_default() += ROW_BYTES + feed_bytes(&feed);
         match &scope.bodies[op.at()] {
@@ -139,6 +139,20 @@ impl Turn<'_> {
 
     pub(super) fn cancel(&mut self, order: OrderId) -> Option<ScopeEvent<Row>> {
         let gone = Some(ScopeEvent::Dropped { order, mishaps: Vec::new() });
+        if self.state.queued.waits(order) {
+            return gone;
+        }
+        self.stop(order, &ScopeEvent::ParentEnds, &EventPlace::ParentEnds)
+    }
+
+    /// Stops the work of an order; answers it if nothing of it has begun. A nested session is told by this event.
+    pub(super) fn stop(
+        &mut self,
+        order: OrderId,
+        tells: &ScopeEvent<Row>,
+        place: &EventPlace,
+    ) -> Option<ScopeEvent<Row>> {
+        let gone = Some(ScopeEvent::Dropped { order, mishaps: Vec::new() });
         let id = self.id();
         let body = match self.state.session.order_kind(order)? {
             OrderKind::Op(op) => self.state.scope.bodies[op.at()].clone(),
@@ -174,8 +188,7 @@ impl Turn<'_> {
                     // One that has ended in between has left an event for this session, which is read again then.
                     seams::require_nested(&mut self.batch, self.queue.key(nested.ready_name()));
                 }
-                let event: ScopeEvent<Row> = ScopeEvent::ParentEnds;
-                self.batch.put(nested.event(&EventPlace::ParentEnds), write(&event));
+                self.batch.put(nested.event(place), write(tells));
                 self.end.told.insert(nested);
                 None
             }
@@ -212,7 +225,7 @@ fn too_large_input() -> String {
     format!("its input has more than {} bytes", ROW_BYTES_MAX / 2)
 }
 
-fn failed(order: OrderId, error: String) -> ScopeEvent<Row> {
+pub(super) fn failed(order: OrderId, error: String) -> ScopeEvent<Row> {
     ScopeEvent::Failed { order, why: OrderFailure::Error(clipped(error)), mishaps: Vec::new() }
 }
 
