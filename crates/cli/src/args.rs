@@ -8,7 +8,7 @@ pub(crate) mod tools;
 
 pub(crate) use ask::{Diff, Du, Lineage, Logs, Show, Watch, Why};
 pub(crate) use carry::{Export, Import};
-pub(crate) use change::{Cancel, Fork, GoOn, Resolve, Retry, Rm, Send, Sure};
+pub(crate) use change::{Cancel, Fork, GoOn, NamedStream, Resolve, Retry, Rm, Savepoints, Send, Sure};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use onceflow_spec::ResultsMode;
@@ -92,8 +92,16 @@ pub(crate) enum Verb {
     Export(Export),
     /// Import a run that `export` wrote
     Import(Import),
-    /// Stop a run and undo it
+    /// Stop a run and undo it; stop a stream and drop its state
     Cancel(Cancel),
+    /// Pause a stream: it keeps its positions and its state
+    Pause(NamedStream),
+    /// Let a paused stream go on
+    Resume(NamedStream),
+    /// Let the workers of a stream finish what was read, and end
+    Drain(NamedStream),
+    /// Make a savepoint of a stream; without a stream, list all
+    Savepoint(Savepoints),
     /// Remove a run that has ended, and all that is kept of it
     Rm(Rm),
     /// Take steps of any run on a shared store
@@ -201,6 +209,12 @@ pub(crate) struct Run {
     /// Let steps run again that must not start twice, because their code or inputs changed
     #[arg(long)]
     pub(crate) accept_code_change: bool,
+    /// Begin a stream where this savepoint was made
+    #[arg(long, value_name = "SAVEPOINT")]
+    pub(crate) from: Option<String>,
+    /// Drop the state of a step that the stream has no more (may be repeated)
+    #[arg(long, value_name = "STEP")]
+    pub(crate) drop: Vec<String>,
 }
 
 #[derive(Args, Debug, Clone)]

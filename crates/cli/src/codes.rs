@@ -36,7 +36,7 @@ const CODES: &[(&str, &str)] = &[
     (IN_USE, "the store is in use, so nothing can be proven"),
     (NOT_UNDONE, "what a run did could not be undone"),
     (STREAM_STOPPED, "a stream stopped"),
-    (STREAM_CHANGED, "a stream of this name has other steps"),
+    (STREAM_CHANGED, "a changed stream cannot go on with its state"),
     (STREAM_CALL, "a run that a stream called has no result"),
 ];
 

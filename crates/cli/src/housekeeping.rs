@@ -85,6 +85,22 @@ pub(crate) async fn sweep_removed(engine: &Engine, location: &StoreLocation) -> 
     Ok(())
 }
 
+/// Does the same once a minute while this process works.
+pub(crate) async fn keep_sweeping(engine: Engine, location: StoreLocation) {
+    const PAUSE: Duration = Duration::from_secs(60);
+    loop {
+        try_sweep_removed(&engine, &location).await;
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// As [`sweep_removed`], where what is left for the next command is no failure.
+pub(crate) async fn try_sweep_removed(engine: &Engine, location: &StoreLocation) {
+    if let Err(fault) = sweep_removed(engine, location).await {
+        tracing::debug!(%fault, "directories of runs that are gone are left");
+    }
+}
+
 /// Removes the directories of runs that the store does not have any more, and returns their number and bytes. Of the other
 /// runs, the unused work directories of processes that have ended go too.
 ///

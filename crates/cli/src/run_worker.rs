@@ -168,9 +168,7 @@ impl RunWorker {
             }
             tried += 1;
         };
-        if let Err(fault) = housekeeping::sweep_removed(&engine, &location).await {
-            tracing::debug!(%fault, "directories of runs that are gone are left");
-        }
+        housekeeping::try_sweep_removed(&engine, &location).await;
         drain(&engine, signals, &printer).await?;
         drop(_outages);
         let view = match shown {

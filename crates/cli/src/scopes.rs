@@ -66,6 +66,7 @@ fn word(phase: SessionPhase) -> &'static str {
 fn kind(work: OrderWork) -> &'static str {
     match work {
         OrderWork::Task => "task",
+        OrderWork::Call => "call",
         OrderWork::Nested => "scope",
         OrderWork::Cleanup => "cleanup",
         OrderWork::Sleep => "sleep",
@@ -112,11 +113,17 @@ fn waited(order: &OrderView, now_ms: u64) -> String {
     let kind = match order.kind {
         OrderWork::Cleanup => "cleanup ",
         OrderWork::Nested => "the nested scope ",
-        OrderWork::Task | OrderWork::Sleep | OrderWork::Event | OrderWork::Inline => "",
+        OrderWork::Task | OrderWork::Call | OrderWork::Sleep | OrderWork::Event | OrderWork::Inline => "",
     };
     let mut text = format!("{kind}{}", order.name);
+    if let (OrderWork::Call, Some(run)) = (order.kind, &order.key) {
+        text.push_str(&format!(", run `{run}`"));
+    }
     if let Some(event) = &order.event {
         text.push_str(&format!(", for `{event}`"));
+    }
+    if order.is_queued {
+        text.push_str(", which waits for its turn");
     }
     if order.is_cancelled {
         text.push_str(", which was told to end");
@@ -137,7 +144,7 @@ pub(crate) fn to_json(sessions: &[SessionView]) -> Value {
         json!({
             "operation": order.name, "kind": kind(order.kind), "key": order.key, "event": order.event,
             "message": order.message.as_ref().map(|row| bounded(message(row))),
-            "told_to_end": order.is_cancelled, "until_ms": order.due.map(|due| due.as_ms()),
+            "queued": order.is_queued, "told_to_end": order.is_cancelled, "until_ms": order.due.map(|due| due.as_ms()),
         })
     };
     let session = |session: &SessionView| {

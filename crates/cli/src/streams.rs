@@ -2,10 +2,14 @@
 //!
 //! | module | owns |
 //! |---|---|
+//! | `faults` | errors of streams, with hints |
 //! | `figures` | counts of stages: as a table, as JSON, as text for Prometheus |
+//! | [`life`] | paused, resumed, drained and cancelled |
 //! | `watch` | a stream that other processes work on, as a table that is drawn again and again |
 
+mod faults;
 mod figures;
+pub(crate) mod life;
 mod watch;
 
 use crate::{
@@ -24,10 +28,10 @@ use crate::{
     worker_setup::WorkerSetup,
 };
 use onceflow_engine::Engine;
-use onceflow_spec::{LoadedStream, StreamCalls, is_stream, load_stream};
+use onceflow_spec::{LoadedStream, StreamCalls, is_stream, load_stream, stream_step_names};
 use onceflow_store::{World, world::RealWorld};
 use onceflow_stream::{
-    Pipeline, StreamError, StreamResult, StreamStatus,
+    Pipeline, StreamError, StreamPhase, StreamResult, StreamStatus,
     pipeline::{flow_call::is_called_by, tail::Clock},
 };
 use serde_json::{Value, json};
@@ -87,6 +91,11 @@ pub(crate) async fn run(
         let message = "a stream takes no `--no-wait`, and `--jobs` only for the flows that it calls";
         return Err(Fault::usage(message).hint(hint));
     }
+    if stream.is_step {
+        let file = shell_word(&stream.file.given.display().to_string());
+        return Err(Fault::usage(format!("stream `{}` has inputs: it is a step of a flow", stream.name))
+            .hint(format!("a flow with `steps: {{ {}: {{ stream: {file}, in: {{ … }} }} }}` runs it", stream.name)));
+    }
     asked::has_all_secrets("stream", &stream.secrets)?;
     stream.called_flows().try_for_each(asked::has_secrets)?;
     let session = Session::make(location).await?;
@@ -101,11 +110,19 @@ async fn run_in(args: &args::Run, stream: &LoadedStream, session: &Session, prin
     if args.flow.new {
         begin_anew(stream, session, printer).await?;
     }
+    if let Some(savepoint) = &args.from {
+        onceflow_stream::begin_from_savepoint(&*records, &*RealWorld::here(), savepoint, name).await?;
+        printer.say(format!("stream `{name}` begins where savepoint `{savepoint}` was made"));
+    }
     let before = onceflow_stream::status(&*records, name, Some(&locks(session))).await?;
     match &before {
         Some(StreamStatus { has_ended: true, .. }) => {
             printer.say(format!("stream `{name}` has ended before; `--new` runs it from the beginning"));
         }
+        Some(StreamStatus { phase: StreamPhase::Pausing | StreamPhase::Paused, .. }) => {
+            printer.say(format!("stream `{name}` is paused; `onceflow resume {word}` lets it go on"));
+        }
+        Some(_) if args.from.is_some() => {}
         Some(_) => printer.say(format!("stream `{name}` goes on where it was")),
         None => {}
     }
@@ -113,8 +130,16 @@ async fn run_in(args: &args::Run, stream: &LoadedStream, session: &Session, prin
         Some(_) => Some(WorkerSetup::of(args.jobs, args.lease).engine(session, "run").await?),
         None => None,
     };
-    let worked = work(stream, session, engine.as_ref(), printer).await;
+    let sweeping = engine.clone().map(|engine| {
+        // Each run that the stream calls has a directory.
+        tokio::spawn(housekeeping::keep_sweeping(engine, session.location.clone()))
+    });
+    let worked = work(args, stream, session, engine.as_ref(), printer).await;
+    if let Some(sweeping) = sweeping {
+        sweeping.abort();
+    }
     if let Some(engine) = engine {
+        housekeeping::try_sweep_removed(&engine, &session.location).await;
         engine.close().await?;
     }
     let (result, asked) = worked?;
@@ -122,9 +147,9 @@ async fn run_in(args: &args::Run, stream: &LoadedStream, session: &Session, prin
         tell(name, &status, printer, true);
     }
     match (result.has_ended, asked) {
-        (false, Some(exit)) => {
+        (false, exit) => {
             printer.next("the same command goes on where it stopped");
-            Ok(exit)
+            Ok(exit.unwrap_or(Exit::Waiting))
         }
         _ => {
             printer.next(format!("onceflow show {word}"));
@@ -135,6 +160,7 @@ async fn run_in(args: &args::Run, stream: &LoadedStream, session: &Session, prin
 
 /// Works on a stream, and with an engine on the runs that it calls, until the stream has ended or was drained.
 async fn work(
+    args: &args::Run,
     stream: &LoadedStream,
     session: &Session,
     engine: Option<&Engine>,
@@ -145,6 +171,8 @@ async fn work(
         StreamCalls { engine: engine.clone(), classes: Arc::new(|key, flow| Who::Any.classes(key, flow)) }
     });
     let pipeline = pipeline(stream, calls.as_ref()).locks(locks(session));
+    let dropped = args.drop.iter().flat_map(|name| stream_step_names(name));
+    let pipeline = dropped.fold(pipeline, Pipeline::drop_state_of);
     let mut signals = Signals::listen()?;
     let mut working = pipeline.run(session.store.records(), RealWorld::here());
     let (result, asked) = tokio::select! {
@@ -221,6 +249,7 @@ async fn end_called_runs(session: &Session, name: &str, verb: &str) -> Result<()
             break;
         }
     }
+    housekeeping::try_sweep_removed(&engine, &session.location).await;
     engine.close().await?;
     outcome
 }
@@ -249,11 +278,10 @@ pub(crate) fn scene(stream: &LoadedStream) -> Scene {
 }
 
 /// The commands that take streams.
-pub(crate) const VERBS: &str =
-    "`check`, `explain`, `graph`, `run`, `show`, `watch`, `ls` and `rm` take streams; Ctrl-C stops one";
+pub(crate) const VERBS: &str = "`check`, `explain`, `graph`, `run`, `pause`, `resume`, `drain`, `savepoint`, `show`, `watch`, `ls`, `cancel` and `rm` take streams";
 
 /// Returns the name of the stream that a word means: the one in a stream file, or the word itself.
-fn name_of(word: &str) -> Result<String, Fault> {
+pub(crate) fn name_of(word: &str) -> Result<String, Fault> {
     let path = Path::new(word);
     let named = if path.is_file() { read(path)?.map(|stream| stream.name) } else { None };
     Ok(named.unwrap_or_else(|| word.to_owned()))
@@ -303,14 +331,17 @@ pub(crate) async fn prometheus(word: &str, session: &Session, printer: &Printer)
         match onceflow_stream::status(&*records, &name, Some(&locks(session))).await? {
             Some(status) => found.push((name, status)),
             None if word == "-" => {}
-            None => {
-                let message = format!("there is no stream `{name}` in this store");
-                return Err(Fault::new(Exit::Usage, codes::NO_RUN, message).hint("`onceflow ls` lists the streams"));
-            }
+            None => return Err(unknown(&name)),
         }
     }
     printer.text(figures::prometheus(&found));
     Ok(Exit::Done)
+}
+
+/// The fault of a command whose stream is not in the store.
+fn unknown(name: &str) -> Fault {
+    let message = format!("there is no stream `{name}` in this store");
+    Fault::new(Exit::Usage, codes::NO_RUN, message).hint("`onceflow ls` lists the streams")
 }
 
 /// Shows the stream that a word names until it ends, or no process works on it; `None` if there is none in the store.
@@ -391,7 +422,16 @@ pub(crate) async fn remove(args: &args::Rm, session: &Session, printer: &Printer
 
 fn state(status: &StreamStatus) -> String {
     match status {
-        StreamStatus { has_ended: true, .. } => String::from("has ended"),
+        StreamStatus { phase: StreamPhase::Ended, .. } => String::from("has ended"),
+        StreamStatus { phase: StreamPhase::Cancelled, .. } => String::from("was cancelled"),
+        StreamStatus { phase: StreamPhase::Paused, .. } => String::from("is paused"),
+        StreamStatus { phase: StreamPhase::Pausing, workers: 0, .. } => {
+            String::from("is paused, with records on their way")
+        }
+        StreamStatus { phase: StreamPhase::Pausing, .. } => String::from("is pausing"),
+        StreamStatus { phase: StreamPhase::Draining, workers, .. } => {
+            format!("drains in {}", words::count(*workers, "worker"))
+        }
         StreamStatus { workers: 0, .. } => String::from("rests"),
         StreamStatus { workers, .. } => format!("is at work in {}", words::count(*workers, "worker")),
     }
@@ -407,31 +447,5 @@ fn tell(name: &str, status: &StreamStatus, printer: &Printer, is_after_run: bool
     match is_after_run {
         true => lines.iter().for_each(|line| printer.say(line)),
         false => printer.text(lines.join("\n") + "\n"),
-    }
-}
-
-impl From<StreamError> for Fault {
-    fn from(error: StreamError) -> Self {
-        match error {
-            StreamError::Store(error) => error.into(),
-            StreamError::Changed { .. } => Fault::new(Exit::No, codes::STREAM_CHANGED, error.to_string())
-                .hint("`--key NAME` runs it beside the other, `--new` from the beginning"),
-            StreamError::Call { ref run, .. } => {
-                let run = shell_word(run);
-                Fault::new(Exit::No, codes::STREAM_CALL, error.to_string()).hint(format!(
-                    "`onceflow show {run}` shows it; the same command starts it again, and goes on from there"
-                ))
-            }
-            StreamError::AtWork { .. } => Fault::new(Exit::Busy, codes::RUN_BUSY, error.to_string()),
-            StreamError::Damaged(_) | StreamError::Block(_) | StreamError::Value(_) => {
-                Fault::new(Exit::Damaged, codes::STORE_DAMAGED, error.to_string())
-            }
-            StreamError::TooLarge { .. }
-            | StreamError::BundleTooLarge { .. }
-            | StreamError::Io { .. }
-            | StreamError::Step { .. }
-            | StreamError::Panicked { .. } => Fault::new(Exit::No, codes::STREAM_STOPPED, error.to_string())
-                .hint("what was done is kept; the same command goes on from there"),
-        }
     }
 }

@@ -134,7 +134,10 @@ impl WorkerSetup {
         let engine = Engine::open(&session.store, options).await?;
         engine.add_tasks(&match is_limited {
             true => executors::tasks(location),
-            false => executors::shared_tasks(location, engine.incarnation()),
+            false => {
+                let run = self.run.as_ref().filter(|_| self.only_ends_runs);
+                executors::shared_tasks(location, engine.incarnation(), run.map(|run| own_class(&run.key)))
+            }
         })?;
         housekeeping::release_ended(&engine, location).await?;
         executors::home(location).tidy_after_the_dead();

@@ -29,6 +29,9 @@ pub const BATCH_BYTES_MAX: usize = 4 << 20;
 /// own, of which a machine takes some dozens.
 pub const SCOPE_ACTIVITIES_MAX: usize = 64;
 
+/// Flows that the sessions of one step of a run call at once; the others wait as rows. Each is a run with rows of its own.
+pub const SCOPE_CALLS_MAX: usize = 256;
+
 /// Orders of an ending session that are told at once. Each changes up to three rows in the commit of a durable session, which
 /// may take no more than [`BATCH_OPS_MAX`] with everything else.
 pub const SCOPE_CANCELS_AT_ONCE: usize = 128;

@@ -34,5 +34,6 @@ pub use definition::{
 pub use effect::{Contents, Emitted, Feed, OrderId, ScopeEffect, ScopeEvent, SessionTimer};
 pub use lanes::{Instruction, LaneChange, Lanes};
 pub use session::{
-    OpOverview, OrderKind, SESSION_ROW, Session, SessionPhase, check_rows, is_order_cancelled, is_readable, order_row, read_order,
+    OpOverview, OrderKind, SESSION_ROW, Session, SessionPhase, check_rows, is_order_cancelled, is_readable, order_row,
+    read_order,
 };

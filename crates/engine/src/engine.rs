@@ -75,7 +75,7 @@ use onceflow_core::protocol::{
     rows::{self, Head},
 };
 use onceflow_store::{Records, Store, World, values::Values, world::RealWorld};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use tokio::sync::mpsc;
 
 /// Runs flows on a store: starts them, performs their steps, and answers queries about them. Cheap to clone.
@@ -83,6 +83,24 @@ use tokio::sync::mpsc;
 pub struct Engine {
     pub(crate) shared: Arc<Shared>,
     worker: Option<Arc<Worker>>,
+}
+
+/// An engine that does not live on for this.
+#[derive(Clone)]
+pub(crate) struct WeakEngine {
+    shared: Weak<Shared>,
+    worker: Option<Weak<Worker>>,
+}
+
+impl WeakEngine {
+    /// The engine; `None` once it is gone.
+    pub(crate) fn upgrade(&self) -> Option<Engine> {
+        let worker = match &self.worker {
+            Some(worker) => Some(worker.upgrade()?),
+            None => None,
+        };
+        Some(Engine { shared: self.shared.upgrade()?, worker })
+    }
 }
 
 impl Engine {
@@ -97,7 +115,7 @@ impl Engine {
     ) -> Result<Arc<crate::scope::ScopeHost>, Error> {
         let store = self.shared.resources().get::<crate::scope::ScopeStore>();
         let store = store.filter(|_| !self.shared.signals.is_closed()).ok_or(Error::Closed)?;
-        Ok(crate::scope::ScopeHost::of_store(&store, scopes))
+        Ok(crate::scope::ScopeHost::of_store(&store, None, scopes))
     }
 
     /// An engine on a store in a directory.
@@ -134,7 +152,16 @@ impl Engine {
             shared.world.spawn("onceflow housekeeping", Box::pin(house::keep_house(shared.clone())));
             shared.world.spawn("onceflow reclaim", Box::pin(house::reclaim(shared.clone())));
         }
-        Engine { shared, worker }
+        let engine = Engine { shared, worker };
+        if let Some(scopes) = engine.shared.resources().get::<crate::scope::ScopeStore>() {
+            // Scopes belong to the engine, so they must not keep it.
+            let _set_once = scopes.engine.set(engine.downgrade());
+        }
+        engine
+    }
+
+    fn downgrade(&self) -> WeakEngine {
+        WeakEngine { shared: Arc::downgrade(&self.shared), worker: self.worker.as_ref().map(Arc::downgrade) }
     }
 
     /// Adds tasks that this engine can run. Adding the same task again does nothing.

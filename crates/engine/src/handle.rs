@@ -283,6 +283,12 @@ impl Handle {
             else {
                 return Err(refused(format!("has no step {address} whose outcome is not known")));
             };
+            if let (Resolution::Done(_), Why::Suspended { wakes: Some(deadline), .. }) = (&resolution, &parked.why)
+                && self.shared.records.now().await? >= *deadline
+            {
+                // Whichever process works on the run next lets the deadline pass.
+                return Err(refused(format!("waits for {address} no more: its timeout has passed")));
+            }
             let (plan, state) = (&run.plan, run.state());
             if !may_decide(state.phase) {
                 return Err(refused(String::from("is being undone or removed")));

@@ -25,10 +25,10 @@ pub use body::{
 };
 pub use cell::{SessionHandle, SessionOutlet};
 pub use durable::{
-    Activity, ActivityBody, BufferAccess, DescribeRow, DurableBody, DurableCleanup, DurableEnd, DurableScope,
-    InlineBody, OrderView, OrderWork, ScopeHost, ScopeHostOptions, SessionId, SessionView, end_scope, enter_scope,
-    sessions_left_open,
+    Activity, ActivityBody, BufferAccess, DeliveryRule, DescribeRow, DurableBody, DurableCleanup, DurableEnd,
+    DurableScope, FlowCall, FlowValues, InlineBody, OrderView, OrderWork, ScopeHost, ScopeHostOptions, SessionId,
+    SessionView, end_scope, enter_scope, sessions_left_open,
 };
-pub(crate) use durable::{OpenSession, ReadGroup, ScopeStore, check_hosted, check_sessions};
+pub(crate) use durable::{OpenSession, ReadGroup, ScopeStore, check_hosted, check_sessions, session_name, work_key};
 pub use keys::{BufferChange, ErasedKey};
 pub use service::{LightService, OpenOrder, OpenOrders};

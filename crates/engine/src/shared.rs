@@ -54,6 +54,9 @@ impl Shared {
     ) -> Arc<Self> {
         let (shard, lease_ms) = (options.shard, options.lease_ms);
         let (of_records, of_values, of_world) = (records.clone(), values.clone(), world.clone());
+        let fences = Fences::new(world.random());
+        let small = options.scratch.join(crate::data::scratch_name(fences.incarnation()));
+        let small = crate::data::SmallFiles::new(small);
         options.resources.add(crate::scope::ScopeStore {
             records: of_records,
             values: of_values,
@@ -61,18 +64,19 @@ impl Shared {
             shard,
             lease_ms,
             activities: Arc::new(tokio::sync::Semaphore::new(options.running_max.clamp(1, SCOPE_ACTIVITIES_MAX))),
+            small: small.clone(),
+            scratch: options.scratch.clone(),
+            engine: std::sync::OnceLock::new(),
         });
         let resources = Mutex::new(Arc::new(std::mem::take(&mut options.resources)));
         let kernel = Arc::new(Kernel {
             records: records.clone(),
             values: values.clone(),
-            fences: Fences::new(world.random()),
+            fences,
             shard: options.shard,
             lease_ms: options.lease_ms,
             is_same_attempt: step::is_same_attempt,
         });
-        let small = options.scratch.join(crate::data::scratch_name(kernel.fences.incarnation()));
-        let small = crate::data::SmallFiles::new(small);
         let events = Events::new(world.clone(), options.event_log.is_some());
         Arc::new(Shared {
             records,

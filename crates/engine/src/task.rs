@@ -3,6 +3,7 @@
 
 mod failure;
 mod list;
+mod open_work;
 mod tasks;
 
 pub use crate::tx::{FlowRows, Message, Tx};
@@ -22,6 +23,7 @@ use onceflow_core::protocol::{ids::RunId, rows::Held};
 use onceflow_store::BoxFuture;
 pub use onceflow_store::values::FileStat;
 use onceflow_store::values::SourceFile;
+pub use open_work::{EndLeftOpen, EndOpenWork, OpenWork};
 use std::{
     any::Any,
     path::PathBuf,
@@ -380,6 +382,13 @@ pub trait Body: Any + Send + Sync {
         vec![]
     }
 
+    /// The body of this task waits for steps that it has caused to run. It reserves nothing of the machine, and its places are
+    /// those of other steps until it ends: they could not begin otherwise. False by default.
+    fn waits_for_steps(&self, spec: &TaskSpec) -> bool {
+        let _ = spec;
+        false
+    }
+
     /// Ends what a suspended attempt has left outside, because its run was cancelled, failed for good or has a new plan.
     /// It may be called several times, also after the attempt has ended by itself. Does nothing by default.
     fn cancel<'a>(&'a self, handle: &'a str) -> BoxFuture<'a, Result<(), Failure>> {
@@ -387,7 +396,13 @@ pub trait Body: Any + Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Ends a session that the step has opened in the store and will not go on with, because its run ends or has a new
+    /// Steps of the body may have [`OpenWork`], which is ended by [`Body::end_left_open`], or by the engine's
+    /// [`EndOpenWork`]. False by default.
+    fn opens_work(&self) -> bool {
+        false
+    }
+
+    /// Ends a session, or other work, that the step has opened in the store and will not go on with, because its run ends or has a new
     /// plan. The step is as it was when it opened the session; perhaps another process did, perhaps this is called
     /// several times. The run ends only after it. Answers the cleanups that failed; they are reported. A failure that is
     /// not final is tried again. `None`, the default, if the body leaves nothing open.

@@ -6,6 +6,7 @@
 
 pub(crate) mod announce;
 mod capacity;
+mod runner;
 pub(crate) mod unserved;
 mod watch;
 
@@ -18,6 +19,7 @@ pub(crate) use capacity::{Capacity, Reserved, Slot};
 use futures_util::future::{Either, select};
 use onceflow_core::{Fence, Pick};
 use onceflow_store::{BoxFuture, Position};
+use runner::{Chain, Runners};
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering::SeqCst},
@@ -33,6 +35,8 @@ pub(crate) struct Worker {
     pub(crate) alive: Arc<Heartbeats<Whose>>,
     pub(crate) announcement: announce::Announcement,
     pub(crate) troubles: crate::perform::patience::Troubles,
+    /// Polls the chains of the slots.
+    runners: Arc<Runners>,
     /// The slots in progress, and the dispatcher while it may claim.
     drain: Arc<Drain>,
     /// The worker claims no steps yet.
@@ -52,6 +56,7 @@ impl Worker {
             alive: Arc::default(),
             announcement: announce::Announcement::default(),
             troubles: crate::perform::patience::Troubles::default(),
+            runners: Runners::new(shared.world.clone(), shared.records.clone()),
             drain: Arc::default(),
             waits: AtomicBool::new(shared.options.waits),
             goes: Notify::new(),
@@ -142,7 +147,7 @@ impl Worker {
             match self.take(&slot).await {
                 Ok(Some(job)) => {
                     self.capacity.assign(&mut slot, &job.claim.queue);
-                    self.clone().spawn_slot(job, slot);
+                    self.clone().begin_chain(job, slot);
                 }
                 Ok(None) => {
                     slot.release();
@@ -203,16 +208,16 @@ impl Worker {
         }
     }
 
-    fn spawn_slot(self: Arc<Self>, job: Job, slot: Slot) {
-        let world = self.shared.world.clone();
+    fn begin_chain(self: Arc<Self>, job: Job, slot: Slot) {
         // Made here, so that a slot whose runtime is dropped before it gets its turn has ended too.
         let busy = self.drain.begin();
         let hold = self.alive.hold(&job);
-        let slot: BoxFuture<'static, ()> = Box::pin(async move {
+        let (runners, parking) = (self.runners.clone(), slot.parking.clone());
+        let steps: BoxFuture<'static, ()> = Box::pin(async move {
             self.work(job, hold, slot, &busy).await;
             drop(busy);
         });
-        world.spawn("onceflow slot", slot);
+        runners.begin(Chain::new(steps, parking));
     }
 
     /// Performs a step, and each step that the commit of the last one claimed.

@@ -5,7 +5,7 @@ use onceflow_core::model::{
 };
 use onceflow_engine::{Engine, Start};
 use onceflow_exec::{
-    ExecutorOptions, Home,
+    CalledClass, ExecutorOptions, Home,
     action::{Action, Command, Shell, Template},
 };
 use onceflow_store::Store;
@@ -25,7 +25,11 @@ async fn run(directory: &str, script: &str, key: &str) {
     let store = Store::open(directory).await.expect("a store");
     let engine = Engine::open(&store, onceflow_engine::Options::default()).await.expect("an engine");
     let guard = Some((std::env::current_exe().expect("a program"), vec!["guard".into()]));
-    let tasks = onceflow_exec::executors(ExecutorOptions { home: Home::new(directory), guard });
+    let tasks = onceflow_exec::executors(ExecutorOptions {
+        home: Home::new(directory),
+        guard,
+        called_class: CalledClass::default(),
+    });
     engine.add_tasks(&tasks).expect("no two tasks of one name");
     let command = Command {
         run: Template::text(script),

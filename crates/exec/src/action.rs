@@ -5,7 +5,8 @@ mod scope;
 use onceflow_core::model::TaskSpec;
 pub(crate) use scope::OpCode;
 pub use scope::{
-    CleanupOn, FileCleanup, FileOp, FileTask, FileTrim, FileWork, KeepEntries, MessageTarget, ScopeAction,
+    CallGiven, CallInput, CleanupOn, FileCall, FileCleanup, FileDelivery, FileOp, FileTask, FileTrim, FileWork,
+    KeepEntries, MessageTarget, ScopeAction,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -26,10 +27,15 @@ pub enum Action {
     Wait(Wait),
     /// Enters a scope.
     Scope(ScopeAction),
+    /// Runs a stream to the end of what it is given.
+    Stream(StreamAction),
 }
 
-/// All executors, by the names under which programs refer to them.
-pub const EXECUTORS: [&str; 6] = ["command", "script", "http", "expr", "wait", "scope"];
+/// All executors, by the names under which programs refer to them. That of [`STREAM`] is not in this crate.
+pub const EXECUTORS: [&str; 7] = ["command", "script", "http", "expr", "wait", "scope", STREAM];
+
+/// The executor of streams.
+pub const STREAM: &str = "stream";
 
 /// Text with holes: `${{ expression }}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -178,6 +184,16 @@ pub struct Wait {
     pub event: String,
 }
 
+/// A stream: a file of its own, or a part of a flow file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamAction {
+    /// Its sources, steps and sinks, as a stream file has them.
+    pub stream: String,
+    /// The expressions that give sources and tables their files, by the names of sources and steps.
+    #[serde(default)]
+    pub given: BTreeMap<String, String>,
+}
+
 /// An expression for each output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expr {
@@ -208,6 +224,7 @@ impl Action {
             Action::Expr(_) => EXECUTORS[3],
             Action::Wait(_) => EXECUTORS[4],
             Action::Scope(_) => EXECUTORS[5],
+            Action::Stream(_) => STREAM,
         }
     }
 
@@ -234,7 +251,7 @@ impl Action {
             Action::Command(Command { secrets, .. })
             | Action::Script(Script { secrets, .. })
             | Action::Http(Http { secrets, .. }) => secrets.clear(),
-            Action::Expr(_) | Action::Wait(_) => {}
+            Action::Expr(_) | Action::Wait(_) | Action::Stream(_) => {}
             Action::Scope(scope) => scope.clear_secrets(),
         }
         let mut hasher = blake3::Hasher::new_derive_key("onceflow action");

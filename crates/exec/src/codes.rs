@@ -3,7 +3,7 @@
 use onceflow_engine::task::Failure;
 
 /// Every code of this crate with its subject. Each has a page, `docs/errors/<code>.md`.
-pub const CODES: [(&str, &str); 23] = [
+pub const CODES: [(&str, &str); 24] = [
     (EXIT, "a command ended with a status other than 0"),
     (SIGNAL, "a command was ended by a signal"),
     (NOT_FOUND, "a program was not found"),
@@ -26,6 +26,7 @@ pub const CODES: [(&str, &str); 23] = [
     (INPUT_TYPE, "an input is not a value of its type"),
     (onceflow_engine::task::TIMEOUT, "a step took longer than its timeout"),
     (SCOPE, "a scope was cancelled"),
+    (STREAM, "the stream of a step has stopped"),
     (onceflow_engine::SOURCE_CHANGED, "an input file changed, or is gone"),
 ];
 
@@ -40,7 +41,8 @@ pub(crate) const OUTPUT_MANY: &str = "OF0308";
 pub(crate) const INPUT_CHANGED: &str = "OF0309";
 /// A secret that is not in the environment.
 pub const SECRET: &str = "OF0310";
-pub(crate) const EXPRESSION: &str = "OF0311";
+/// An expression that cannot be computed; public for the executor of streams.
+pub const EXPRESSION: &str = "OF0311";
 pub(crate) const UNFIT: &str = "OF0312";
 /// A hole where no value can go; public for callers of [`crate::shell::scan`].
 pub const QUOTED: &str = "OF0313";
@@ -48,10 +50,13 @@ pub(crate) const NO_JSON: &str = "OF0314";
 pub(crate) const HTTP_STATUS: &str = "OF0315";
 pub(crate) const HTTP_TRANSPORT: &str = "OF0316";
 pub(crate) const HTTP_BODY: &str = "OF0317";
-pub(crate) const OTHER_VERSION: &str = "OF0318";
+/// A step that was planned by another version; public for the executor of streams.
+pub const OTHER_VERSION: &str = "OF0318";
 pub(crate) const WORK: &str = "OF0319";
 pub(crate) const INPUT_TYPE: &str = "OF0320";
 pub(crate) const SCOPE: &str = "OF0322";
+/// A stream of a step that has stopped; public for the executor of streams.
+pub const STREAM: &str = "OF0323";
 
 /// Makes a failure with a code: its first cause begins with the code, `OF0301: …`.
 pub(crate) fn failure(code: &str, what: impl std::fmt::Display) -> Failure {

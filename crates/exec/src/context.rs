@@ -15,6 +15,31 @@ pub struct ExecutorOptions {
     pub home: Home,
     /// The program and arguments that run [`crate::guard::main`]. Without it, commands outlive a worker that is killed.
     pub guard: Option<(PathBuf, Vec<OsString>)>,
+    /// The classes of workers that take the steps of flows that scopes call.
+    pub called_class: CalledClass,
+}
+
+/// Chooses the class of workers for steps of a flow that a scope calls: from the class of the scope's step, and the class
+/// that the called step asks for. By default it is the latter.
+#[derive(Clone)]
+pub struct CalledClass(pub Arc<dyn Fn(&str, &str) -> String + Send + Sync>);
+
+impl CalledClass {
+    pub(crate) fn of(&self, scope: &str, asked: &str) -> String {
+        (self.0)(scope, asked)
+    }
+}
+
+impl Default for CalledClass {
+    fn default() -> Self {
+        CalledClass(Arc::new(|_, asked| asked.to_owned()))
+    }
+}
+
+impl std::fmt::Debug for CalledClass {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("CalledClass")
+    }
 }
 
 /// State that all executors share.
@@ -25,6 +50,7 @@ pub(crate) struct ExecutorContext {
     pub(crate) pool: crate::work::pool::Pool,
     /// The few variables of this process's environment that every command gets.
     pub(crate) base_env: Vec<(OsString, OsString)>,
+    pub(crate) called_class: CalledClass,
     guard_program: Option<(PathBuf, Vec<OsString>)>,
     guard: OnceLock<Option<Arc<Guard>>>,
     bash: OnceLock<PathBuf>,
@@ -33,7 +59,7 @@ pub(crate) struct ExecutorContext {
 
 impl ExecutorContext {
     pub(crate) fn new(options: ExecutorOptions) -> Self {
-        let ExecutorOptions { home, guard } = options;
+        let ExecutorOptions { home, guard, called_class } = options;
         // Commands run in another directory, where a relative path would not lead to the store.
         let home = Home { root: std::path::absolute(&home.root).unwrap_or(home.root), own: home.own };
         ExecutorContext {
@@ -41,6 +67,7 @@ impl ExecutorContext {
             budget: LogBudget::default(),
             pool: crate::work::pool::Pool::default(),
             base_env: base_env(),
+            called_class,
             guard_program: guard,
             guard: OnceLock::new(),
             bash: OnceLock::new(),

@@ -41,22 +41,22 @@ pub mod value;
 mod wait;
 mod work;
 
-pub use context::ExecutorOptions;
+pub use context::{CalledClass, ExecutorOptions};
 pub use home::Home;
 pub use log::FULL as LOGS_FULL;
 pub use scope::scope_of;
 
-use action::{Action, EXECUTORS};
+use action::{Action, EXECUTORS, STREAM};
 use context::ExecutorContext;
 use onceflow_core::model::TaskSpec;
 use onceflow_engine::task::{Body, Failure, Step, Tasks};
 use std::sync::Arc;
 
-/// Returns the executors, for a worker to offer.
+/// Returns the executors, for a worker to offer: all but that of streams, which is in `onceflow-spec`.
 pub fn executors(options: ExecutorOptions) -> Tasks {
     let shared = Arc::new(ExecutorContext::new(options));
     let http = Arc::new(http::HttpCalls::new(shared.clone()));
-    let bodies: [Arc<dyn Body>; EXECUTORS.len()] = [
+    let bodies: [Arc<dyn Body>; EXECUTORS.len() - 1] = [
         Arc::new(command::Commands(shared.clone())),
         Arc::new(script::Scripts(shared.clone())),
         http.clone(),
@@ -65,7 +65,8 @@ pub fn executors(options: ExecutorOptions) -> Tasks {
         Arc::new(scope::Scopes(scope::ScopeContext { shared, http })),
     ];
     let mut tasks = Tasks::new();
-    for (name, body) in EXECUTORS.into_iter().zip(bodies) {
+    let own = EXECUTORS.into_iter().filter(|name| *name != STREAM);
+    for (name, body) in own.zip(bodies) {
         tasks.add_executor(name, body);
     }
     tasks

@@ -2,6 +2,7 @@
 //! joins run in the batch of their event.
 
 mod build;
+mod call;
 mod inline;
 mod task;
 
@@ -49,6 +50,10 @@ impl Body for Scopes {
     fn start(&self, step: Step, inputs: Vec<Data>) -> Attempt {
         let shared = self.0.clone();
         Attempt::Async(Box::pin(async move { run(&shared, &step, inputs).await }))
+    }
+
+    fn waits_for_steps(&self, spec: &TaskSpec) -> bool {
+        matches!(Action::from_spec(spec), Ok(Action::Scope(action)) if action.calls())
     }
 
     fn end_left_open(&self, step: Step) -> Option<BoxFuture<'static, Result<Vec<String>, Failure>>> {

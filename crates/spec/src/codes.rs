@@ -51,6 +51,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("OF0161", "a flow that a stream calls gives a file"),
     ("OF0165", "a file name with a date cannot be understood"),
     ("OF0166", "this program was built without a database that a stream writes to"),
+    ("OF0168", "a stream cannot be a step like this"),
     ("OF0201", "the flow has no such input"),
     ("OF0202", "an input is missing"),
     ("OF0203", "a value does not fit its input"),

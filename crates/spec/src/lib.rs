@@ -52,7 +52,10 @@ mod words;
 pub use inputs::{GivenInputs, InputNoun, ports::bind};
 pub use problem::{Problem, Problems, SourceLocation, Warning};
 pub use schema::schema;
-pub use stream::{LoadedStream, StreamCalls, StreamPart, is_stream, load_stream, stream_schema};
+pub use stream::{
+    LoadedStream, StreamCalls, StreamPart, is_stream, load_stream, step_names as stream_step_names, stream_executor,
+    stream_schema,
+};
 pub use types::TypeDecl;
 pub use unused::Unused;
 pub use words::{duration_ms, is_label, reserved_names, size_bytes};

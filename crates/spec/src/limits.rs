@@ -1,6 +1,8 @@
 //! Every limit of a flow file and of its inputs, with the reason. A file that exceeds one is refused; the message names
 //! the limit.
 
+use onceflow_core::limits::ROW_BYTES_MAX;
+
 /// Bytes of a flow file: some ten thousand steps. The file is held in memory several times over.
 pub(crate) const FLOW_BYTES_MAX: u64 = 8 << 20;
 
@@ -18,6 +20,9 @@ pub(crate) const DEPTH_MAX: usize = 100;
 
 /// Flow files that one flow may call, directly or indirectly.
 pub(crate) const FILES_MAX: usize = 1000;
+
+/// Bytes of a scope with all flows that it calls. It stands in a row of each session, which may have twice as much.
+pub(crate) const SCOPE_BYTES_MAX: usize = ROW_BYTES_MAX / 2;
 
 /// The depth of nested types.
 pub(crate) const TYPE_DEPTH_MAX: usize = 16;

@@ -12,6 +12,7 @@
 //! | `value` | values that connect modules: references, constants, computed |
 //! | `leaf`, `action`, `http` | leaves: steps with an action of their own |
 //! | `scope` | scopes, which are leaves with a graph of their own |
+//! | `stream` | streams, which are leaves that are given files and give files |
 //! | `task` | the task of a leaf, and its settings |
 //! | `digest` | versions: all that results depend on |
 
@@ -28,6 +29,7 @@ mod references;
 mod repeat;
 mod scope;
 mod steps;
+mod stream;
 mod task;
 mod texts;
 mod value;

@@ -1,6 +1,7 @@
 //! The JSON Schema of a flow file, for editors: the allowed keys and their meaning. The schema does not find every
 //! problem that [`load`](crate::load) does; a file that it refuses, `load` refuses too.
 
+use crate::syntax::scope::{OP_KINDS, TASK_KINDS};
 use serde_json::{Map, Value, json};
 
 /// Returns the schema, as in `docs/flow.schema.json`.
@@ -186,6 +187,7 @@ fn composing() -> Vec<(&'static str, Value)> {
         ("expr", json!({ "anyOf": [reference("expression"), expressions] })),
         ("wait", text("The name of an event, which `onceflow send` brings; `timeout` is the longest wait.", None)),
         ("scope", reference("scope")),
+        ("stream", step_stream()),
         ("flow", text("The file of another flow, relative to this one.", None)),
         ("steps", reference("steps")),
         (
@@ -229,7 +231,25 @@ fn one_kind(mut schema: Value, kinds: &[&str]) -> Value {
     schema
 }
 
-const KINDS: &[&str] = &["run", "script", "http", "expr", "wait", "scope", "flow", "steps", "choose"];
+const KINDS: &[&str] = &["run", "script", "http", "expr", "wait", "scope", "stream", "flow", "steps", "choose"];
+
+/// A stream that is a step: its file, or what a stream file has.
+fn step_stream() -> Value {
+    let part = |name: &str| json!({ "type": "object", "description": format!("As the `{name}` of a stream file.") });
+    let number = |description: &str| json!({ "type": "integer", "minimum": 1, "description": description });
+    let mut here = object(&[
+        ("partitions", number("Partitions of every stage that is not a source; 4.")),
+        ("bundle", number("Records that one commit takes at most; 10000.")),
+        ("sources", part("sources")),
+        ("steps", part("steps")),
+        ("sinks", part("sinks")),
+    ]);
+    here["required"] = json!(["sources", "sinks"]);
+    json!({
+        "description": "A stream over given files, which ends with them; its sinks are the outputs.",
+        "anyOf": [text("A stream file, relative to this one.", None), here],
+    })
+}
 
 fn step() -> Value {
     let mut all = composing();
@@ -311,7 +331,7 @@ fn scope() -> Value {
         ("with", words("Buffers whose entries it takes: `message.BUFFER` is their list.")),
         ("timeout", described(reference("duration"), "It is cancelled after that.")),
     ]));
-    cleanup["oneOf"] = required(TASKS);
+    cleanup["oneOf"] = required(TASK_KINDS);
     let flag = |text: &str| described(json!({ "type": "boolean" }), text);
     let settings = object(&[
         ("uninterruptible", flag("The end of the parent waits until the session has ended by itself.")),
@@ -333,9 +353,6 @@ fn scope() -> Value {
     described(schema, "A reactive region: operations pass messages, the first at `terminate` is the result.")
 }
 
-/// The kinds of tasks of a scope.
-const TASKS: &[&str] = &["run", "http", "scope"];
-
 fn required(kinds: &[&str]) -> Value {
     kinds.iter().map(|kind| json!({ "required": [kind] })).collect()
 }
@@ -345,15 +362,42 @@ fn task(others: &[(&'static str, Value)]) -> Vec<(&'static str, Value)> {
     let tasks = [
         ("run", text("A command; what it prints is the message, as JSON if it is JSON.", None)),
         ("http", described(reference("http"), "A call; the body of the answer is the message.")),
+        (
+            "call",
+            text(
+                "A flow file, relative to this file: a run for each message; a record of its outputs is the message.",
+                None,
+            ),
+        ),
+        (
+            "in",
+            named(
+                "Inputs of the called flow; without them, the fields of the message with their names.",
+                reference("expression"),
+            ),
+        ),
         ("scope", described(reference("scope"), "A nested scope; its result is the message.")),
     ];
     tasks.into_iter().chain(others.iter().cloned()).collect()
 }
 
+fn delivery() -> Value {
+    let in_turn = object(&[
+        ("serial_by", expression("A label over `message`: one message of each at a time.")),
+        ("preempt", expression("A truth: the message takes the place of those of its label before it.")),
+        ("ensure", expression("A truth: no message takes the place of this one.")),
+    ]);
+    let words = ["parallel", "serial", "preempt", "ensure"];
+    json!({
+        "description": "Whether messages are worked on at once, one at a time, or the last one only; at once.",
+        "anyOf": [{ "enum": words }, in_turn],
+    })
+}
+
 fn operation() -> Value {
     let count = || json!({ "type": "integer", "minimum": 0 });
     let mut one_task = object(&task(&[]));
-    one_task["oneOf"] = required(TASKS);
+    one_task["oneOf"] = required(TASK_KINDS);
     let mut inject = object(&[
         ("choose", expression("The name of the task.")),
         ("among", named("The tasks to choose from.", one_task)),
@@ -400,6 +444,7 @@ fn operation() -> Value {
         ("watch", words("Operations: a record { at, why } whenever one gives nothing.")),
         ("sleep", reference("duration")),
         ("wait", text("An event that `onceflow send` brings; its value is the message.", None)),
+        ("delivery", delivery()),
         ("next", reference("target")),
         ("err", described(reference("target"), "Where the failure of a task goes, as text.")),
         ("streams", named("Where the streams of a nested scope go.", reference("target"))),
@@ -407,7 +452,7 @@ fn operation() -> Value {
         ("else", reference("target")),
         ("rest", described(reference("target"), "Where the other fields go, as a record.")),
     ]));
-    schema["oneOf"] = required(crate::syntax::scope::OP_KINDS);
+    schema["oneOf"] = required(OP_KINDS);
     schema
 }
 

@@ -8,6 +8,7 @@
 //! | `expression` | expressions over a record |
 //! | `combine` | count, sum, min, max, mean, top and distinct of values whose type is known only when they come |
 //! | `source`, `table` | records from files, standard input, and of a generator; tables that records are enriched from |
+//! | `given`, `step` | what a stream that is a step of a flow is given, and what it gives; the executor of such steps |
 //! | `sql`, `secret` | sinks that write rows of a database; texts with secrets |
 //! | [`stream_schema`] | the JSON Schema that editors use |
 //! | `build` | the checked file as a pipeline |
@@ -18,10 +19,12 @@ mod check;
 mod combine;
 mod declare;
 mod expression;
+mod given;
 mod schema;
 mod secret;
 mod source;
 mod sql;
+pub(crate) mod step;
 mod table;
 mod windows;
 
@@ -35,11 +38,13 @@ use crate::{
 };
 pub use build::StreamCalls;
 pub use schema::stream_schema;
+pub use step::executor as stream_executor;
 
 use check::{CheckedNode, CheckedWork};
 use declare::RecordTarget;
-use onceflow_stream::{Pipeline, pipeline::tail::Clock};
+use onceflow_stream::{GivenFile, Pipeline, pipeline::tail::Clock};
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
@@ -64,6 +69,10 @@ pub struct LoadedStream {
     pub secrets: Vec<String>,
     /// The directory that its paths are relative to.
     base: PathBuf,
+    /// It is for steps of flows, which give it inputs.
+    pub is_step: bool,
+    /// The files that its sources and tables are given, by their names.
+    given: BTreeMap<String, Vec<GivenFile>>,
 }
 
 /// A source, step or sink of a stream, to be drawn.
@@ -126,6 +135,12 @@ impl LoadedStream {
     }
 }
 
+/// Returns the names that steps with state have in the pipeline of a file that has a source, step or sink of this name.
+pub fn step_names(name: &str) -> impl Iterator<Item = String> {
+    let others = ["table", "ingest", "once"].map(|part| format!("{name} {part}"));
+    [name.to_owned(), check::sink_step(name)].into_iter().chain(others)
+}
+
 /// The file declares a stream. A file that cannot be read is none.
 pub fn is_stream(path: &Path) -> bool {
     let Ok((text, _)) = files::read(path) else { return false };
@@ -155,7 +170,15 @@ pub fn load_stream(path: &Path) -> Result<LoadedStream, Problems> {
     let reader = FieldReader { source: &source, report: &report };
     let tree = syntax::parse(&source, NodeBudget { nodes: FLOW_NODES_MAX }, &report);
     let declared = tree.as_ref().and_then(|tree| declare::read(reader, tree));
-    let nodes = declared.as_ref().map(|declared| check::run(reader, declared));
+    let nodes = declared.as_ref().map(|declared| {
+        for hole in step::holes(declared) {
+            step::input_of(reader, &declared.inputs, &hole);
+        }
+        if !declared.inputs.is_empty() {
+            step::must_be_step(reader, declared);
+        }
+        check::run(reader, declared)
+    });
     let warnings = report.warnings();
     report.result()?;
     let (Some(declared), Some(nodes)) = (declared, nodes) else {
@@ -173,5 +196,7 @@ pub fn load_stream(path: &Path) -> Result<LoadedStream, Problems> {
         bundle_records: declared.bundle_records,
         secrets: declared.secrets.into_iter().map(|secret| secret.text).collect(),
         base,
+        is_step: !declared.inputs.is_empty(),
+        given: BTreeMap::new(),
     })
 }

@@ -13,6 +13,7 @@ mod spec {
     mod wrong_leaves;
     mod wrong_names;
     mod wrong_shapes;
+    mod wrong_streams;
     mod wrong_text;
     mod wrong_values;
 }

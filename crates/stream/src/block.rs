@@ -63,9 +63,11 @@ impl BlockBuilder {
             self.base = time;
             self.encoded.resize(HEADER_BYTES, 0);
         }
-        put_varint(&mut self.encoded, zigzag(time.0.wrapping_sub(self.base.0)));
-        put_varint(&mut self.encoded, key.len() as u64);
-        put_varint(&mut self.encoded, value.len() as u64);
+        let (mut head, mut end) = ([0; 3 * VARINT_BYTES_MAX], 0);
+        for number in [zigzag(time.0.wrapping_sub(self.base.0)), key.len() as u64, value.len() as u64] {
+            put_varint(&mut head, &mut end, number);
+        }
+        self.encoded.extend_from_slice(&head[..end]);
         self.encoded.extend_from_slice(key);
         self.encoded.extend_from_slice(value);
         self.earliest = self.earliest.min(time);
@@ -231,13 +233,17 @@ const fn unzigzag(number: u64) -> i64 {
     ((number >> 1) as i64) ^ -((number & 1) as i64)
 }
 
+/// Bytes of a number, at most: seven bits in each.
+const VARINT_BYTES_MAX: usize = 10;
+
 #[inline]
-fn put_varint(into: &mut Vec<u8>, mut number: u64) {
+fn put_varint(into: &mut [u8], end: &mut usize, mut number: u64) {
     while number >= 0x80 {
-        into.push(number as u8 | 0x80);
-        number >>= 7;
+        into[*end] = number as u8 | 0x80;
+        (*end, number) = (*end + 1, number >> 7);
     }
-    into.push(number as u8);
+    into[*end] = number as u8;
+    *end += 1;
 }
 
 #[inline]

@@ -1,6 +1,6 @@
 //! The failures of a pipeline.
 
-use crate::{block::BadBlock, data::BadValue};
+use crate::{block::BadBlock, data::BadValue, upgrade::StepConflict};
 use std::sync::Arc;
 
 /// The reason why a pipeline stopped, or could not start.
@@ -40,12 +40,74 @@ pub enum StreamError {
         /// The bound.
         limit: usize,
     },
-    /// A pipeline of this name exists with other steps.
-    #[error(
-        "the pipeline `{name}` exists in this store with other steps or another number of partitions; \
-         let it end, remove it, or give the changed one another name"
-    )]
+    /// A pipeline of this name exists, and steps of this one cannot go on with its state.
+    #[error("the pipeline `{name}` cannot go on with the state that this store has of it:{}", list(conflicts))]
     Changed {
+        /// The pipeline.
+        name: String,
+        /// Every step that cannot, with the reason.
+        conflicts: Vec<StepConflict>,
+    },
+    /// A pipeline of this name has ended, and had other steps.
+    #[error("the pipeline `{name}` has ended in this store, with other steps than it has now")]
+    EndedOtherwise {
+        /// The pipeline.
+        name: String,
+    },
+    /// A pipeline of this name was written by another version.
+    #[error("the pipeline `{name}` was written by another version of onceflow, which keeps its rows in another way")]
+    OtherFormat {
+        /// The pipeline.
+        name: String,
+    },
+    /// There is no pipeline of this name.
+    #[error("there is no pipeline `{name}` in this store")]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// The pipeline has ended.
+    #[error("the pipeline `{name}` has ended")]
+    Ended {
+        /// The pipeline.
+        name: String,
+    },
+    /// The pipeline was cancelled.
+    #[error("the pipeline `{name}` was cancelled, and its state is gone")]
+    Cancelled {
+        /// The pipeline.
+        name: String,
+    },
+    /// A pipeline of this name is there.
+    #[error("there is a pipeline `{name}` in this store already")]
+    Exists {
+        /// The name.
+        name: String,
+    },
+    /// Records of the pipeline are on their way, or it worked while its rows were copied.
+    #[error("the pipeline `{name}` is not quiet, so no savepoint of it can be made")]
+    NotQuiet {
+        /// The pipeline.
+        name: String,
+    },
+    /// There is no savepoint of this name.
+    #[error("there is no savepoint `{name}` in this store")]
+    NoSavepoint {
+        /// The name.
+        name: String,
+    },
+    /// There is a savepoint of this name.
+    #[error("there is a savepoint `{name}` in this store already")]
+    SavepointExists {
+        /// The name.
+        name: String,
+    },
+    /// Another process makes a copy in the same place, or has taken this one for dead.
+    #[error("another process makes a savepoint, or a pipeline from one, of the same name")]
+    CopyLost,
+    /// The pipeline was changed while this worker ran it as it was before.
+    #[error("the pipeline `{name}` was changed by another process; this one has its earlier steps, and stops")]
+    Superseded {
         /// The pipeline.
         name: String,
     },
@@ -75,8 +137,14 @@ pub enum StreamError {
         /// The end of the run.
         message: String,
     },
-    /// Workers are at work on a pipeline that is to be removed.
-    #[error("the pipeline `{name}` is at work; stop its workers before it is removed")]
+    /// The pipeline was removed while this worker was at work on it, or before it began.
+    #[error("the pipeline `{name}` was removed while it ran")]
+    Removed {
+        /// The pipeline.
+        name: String,
+    },
+    /// Workers are at work on a pipeline that is to be removed or changed.
+    #[error("the pipeline `{name}` is at work; its workers must stop before it is removed or changed")]
     AtWork {
         /// The pipeline.
         name: String,
@@ -89,4 +157,9 @@ pub enum StreamError {
         /// The panic's message.
         message: String,
     },
+}
+
+/// The conflicts of a changed pipeline, a line each.
+fn list(conflicts: &[StepConflict]) -> String {
+    conflicts.iter().map(|conflict| format!("\n  {conflict}")).collect()
 }

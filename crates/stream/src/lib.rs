@@ -30,6 +30,7 @@
 //! |---|---|
 //! | [`pipeline`] | streams and steps with their types; sources and sinks |
 //! | [`plan`] | fusion and lifting, with reasons |
+//! | [`upgrade`] | which state a changed pipeline goes on with, and why not |
 //! | [`window`], [`combine`], [`step`] | windows, triggers, combines, state and timers, joins |
 //! | [`identity`], [`block`], [`catalog`] | ids and stamps of records, blocks of them, the ids that were seen |
 //! | `testing` | the suites that every source and sink passes (feature `testing`) |
@@ -51,6 +52,7 @@ mod seams;
 pub mod step;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod upgrade;
 pub mod window;
 
 pub use data::{BadValue, StreamData};
@@ -69,19 +71,22 @@ pub use pipeline::{
     http_ingest::{DecodeRequest, HttpIngest, IngestRequest, IngestedRecord},
     http_sink::{HttpPayload, HttpSink},
     lines::{LineDecoder, StdinLines},
+    of_step::{StepOutput, StepPipeline, ends_step_pipelines},
     secret::SecretText,
     sink::{FileSink, SinkChunk, SinkPart, SinkParts, SinkWriter, StdoutSink, StreamSink, WriteProgress},
     source::{FileLines, Generator, NextRecord, SplitReader, StreamSource},
     sql::{SqlColumnType, SqlSinkId, SqlTable},
-    tail::FollowedFiles,
+    tail::{FollowedFiles, GivenFile, GivenFiles},
 };
 pub use run::{
     control::StreamControl,
+    desired::{cancel, drain, pause, resume},
     keys::Station,
     meta::{CatalogSize, Counts},
     options::{EdgeMode, StreamOptions},
+    savepoint::{Savepoint, begin_from_savepoint, make_savepoint, remove_savepoint, savepoints},
     sink_bytes::{SinkBytes, SinkTotal, sink_bytes},
-    status::{StageStatus, StreamStatus, pipelines, remove, status},
+    status::{StageStatus, StreamPhase, StreamStatus, pipelines, remove, status},
     transport::{MemoryTransport, StreamMessage, Transport},
     worker::{StageCounts, StreamResult},
 };

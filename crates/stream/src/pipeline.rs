@@ -7,25 +7,31 @@
 //! | [`call`] | work outside of the pipeline that a record causes |
 //! | [`flow_call`] | a run of a flow for each record |
 //! | [`http_ingest`], [`http_sink`] | records that clients send, and records sent to a server |
+//! | `http_guard` | headers that clients' requests must have, such as a token |
 //! | [`dated`] | files with dates in their names |
 //! | [`sql`] | rows of a database, in one transaction with the position |
+//! | [`of_step`] | a pipeline that is the work of a step of a flow |
 //! | [`secret`] | passwords and tokens of sinks |
 //! | `source`, [`sink`] | where records come from and go to, with their contracts |
 //! | `compile` | planned stages as programs |
+//! | `type_name` | names of types in plans |
 
 pub mod call;
 mod compile;
 mod content;
 pub mod dated;
 pub mod flow_call;
+mod http_guard;
 pub mod http_ingest;
 pub mod http_sink;
 pub mod lines;
+pub mod of_step;
 pub mod secret;
 pub mod sink;
 pub mod source;
 pub mod sql;
 pub mod tail;
+mod type_name;
 mod typed;
 
 use crate::{
@@ -34,15 +40,19 @@ use crate::{
     run::{
         chain::{AnyPush, StageProgram},
         control::StreamControl,
+        install::install,
         options::StreamOptions,
+        partition::SHARD,
         transport::{MemoryTransport, Transport},
         worker::{StreamResult, Worker},
     },
 };
+use onceflow_core::Batch;
 use onceflow_store::{BoxFuture, Records, World};
 use sink::StreamSink;
 use source::SourceProgram;
 use std::{
+    collections::BTreeSet,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -97,6 +107,7 @@ pub struct Pipeline {
     transport: Arc<dyn Transport>,
     control: StreamControl,
     locks: Option<PathBuf>,
+    drops: BTreeSet<String>,
 }
 
 impl Pipeline {
@@ -110,6 +121,7 @@ impl Pipeline {
             transport: Arc::new(MemoryTransport::default()),
             control: StreamControl::default(),
             locks: None,
+            drops: BTreeSet::new(),
         }
     }
 
@@ -138,6 +150,14 @@ impl Pipeline {
         Pipeline { locks: Some(directory.into()), ..self }
     }
 
+    /// Lets the state of this step go, if the store has an earlier pipeline of the same name with such a step and this one
+    /// has none: positions of a source, state of keys, the places of a sink. May be called for several steps.
+    #[must_use]
+    pub fn drop_state_of(mut self, step: impl Into<String>) -> Self {
+        self.drops.insert(step.into());
+        self
+    }
+
     /// Returns the hand on its workers in this process.
     pub fn control(&self) -> StreamControl {
         self.control.clone()
@@ -153,21 +173,38 @@ impl Pipeline {
     /// [drain](StreamControl::drain). Call it several times,
     /// in one process or several, to have more workers. A pipeline that has ended gives its result again.
     ///
+    /// If the store has a pipeline of this name with other steps, this one goes on with its state, step by step by their
+    /// names: a step whose state depends on nothing that has changed keeps it, a new one begins empty. Records that the
+    /// earlier steps have sent are not sent again.
+    ///
     /// # Errors
-    /// If user code panicked, a source or sink failed, or the store is damaged or holds another pipeline of this name.
+    /// If user code panicked, a source or sink failed, or the store is damaged; [`StreamError::Changed`] if a step cannot go
+    /// on with the state that the store has.
     pub fn run(
         &self,
         records: Arc<dyn Records>,
         world: Arc<dyn World>,
     ) -> BoxFuture<'static, Result<StreamResult, StreamError>> {
+        self.run_from(Batch::new(SHARD), records, world)
+    }
+
+    /// Runs a worker as [`Pipeline::run`] does. A pipeline that runs for the first time is installed by this batch, so that
+    /// it is not if the batch is refused: that is [`StreamError::Removed`].
+    pub(crate) fn run_from(
+        &self,
+        first: Batch,
+        records: Arc<dyn Records>,
+        world: Arc<dyn World>,
+    ) -> BoxFuture<'static, Result<StreamResult, StreamError>> {
         let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let (name, planned) = (self.name.clone(), self.explain());
+        let (name, planned, drops) = (self.name.clone(), self.explain(), self.drops.clone());
         let shared = (self.transport.clone(), self.control.clone(), self.locks.clone());
-        let runtime = compile::compile(name, steps, &planned, self.options, shared, records, world);
+        let options = self.options;
         Box::pin(async move {
-            let runtime = Arc::new(runtime);
-            compile::install(&runtime).await?;
-            Worker::new(runtime).run().await
+            let wanted = compile::installed(&steps, &planned, options);
+            let installed = install(first, &*records, &name, wanted, &drops, shared.2.as_deref()).await?;
+            let runtime = compile::compile(name, steps, (planned, installed), options, shared, records, world);
+            Worker::new(Arc::new(runtime)).run().await
         })
     }
 
@@ -184,6 +221,7 @@ pub(crate) fn add(steps: &Steps, step: StepNode) -> usize {
 }
 
 /// The planner's view of a step.
-pub(crate) fn facts(name: &str, kind: StepKind, inputs: Vec<usize>) -> StepFacts {
-    StepFacts { name: name.to_owned(), kind, inputs, is_break: false, gives_late: false, state: String::new() }
+pub(crate) fn facts<T>(name: &str, kind: StepKind, inputs: Vec<usize>) -> StepFacts {
+    let output = type_name::name_of::<T>();
+    StepFacts { name: name.to_owned(), kind, inputs, is_break: false, gives_late: false, output, state: Vec::new() }
 }

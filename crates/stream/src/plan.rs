@@ -4,6 +4,7 @@
 //! Lifting is decided first, then fusion: a lifted combine's first half is part of the stage that sends to it.
 
 use crate::{combine::Laws, window::Windowing};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The planner's view of a step.
@@ -19,8 +20,26 @@ pub struct StepFacts {
     pub is_break: bool,
     /// It gives records apart that came after their windows.
     pub gives_late: bool,
-    /// A description of everything that its stored state depends on: windows and the parts of a combine.
-    pub state: String,
+    /// The type of its records.
+    pub output: String,
+    /// Everything that its stored state depends on, such as windows; of a step that gives records their key, what the
+    /// state of those that read it depends on.
+    pub state: Vec<StateFact>,
+}
+
+/// Something that the stored state of a step depends on: changed, the state is of no use any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateFact {
+    /// Its name, for people: `window`.
+    pub field: String,
+    /// Its value: `tumbling, 60000 ms`.
+    pub value: String,
+}
+
+impl StateFact {
+    pub(crate) fn new(field: &str, value: impl fmt::Display) -> Self {
+        StateFact { field: field.to_owned(), value: value.to_string() }
+    }
 }
 
 /// The kind of a step.
@@ -227,7 +246,8 @@ mod tests {
             inputs: inputs.to_vec(),
             is_break: false,
             gives_late: false,
-            state: String::new(),
+            output: String::new(),
+            state: Vec::new(),
         }
     }
 

@@ -82,7 +82,7 @@ pub(crate) fn keyed_sender<K: StreamData, V: StreamData>(edge: usize) -> AnyPush
     }))
 }
 
-/// What a combine gives: results of windows, and, where they are read, the records that came after their windows.
+/// The outputs of a combine: results of windows, and, where they are read, the records that came after their windows.
 pub(crate) struct PaneOutputs<K, C: Combine, O> {
     pub(crate) pane: fn(PaneResult<K, C::Out>) -> O,
     pub(crate) late: Option<fn(KeyedRecord<K, C::In>) -> O>,

@@ -12,6 +12,7 @@ pub mod trigger;
 
 use crate::event_time::EventTime;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 pub use trigger::{Early, PaneMode, Timing, Trigger};
 
 /// An interval of event time: `start` included, `end` excluded.
@@ -111,6 +112,17 @@ impl WindowKind {
     /// Windows of one key may become one.
     pub const fn merges(self) -> bool {
         matches!(self, WindowKind::Session { .. })
+    }
+}
+
+impl fmt::Display for WindowKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WindowKind::Global => f.write_str("global"),
+            WindowKind::Tumbling { size_ms } => write!(f, "tumbling, {size_ms} ms"),
+            WindowKind::Sliding { size_ms, slide_ms } => write!(f, "sliding, {size_ms} ms every {slide_ms} ms"),
+            WindowKind::Session { gap_ms } => write!(f, "sessions, {gap_ms} ms apart"),
+        }
     }
 }
 

@@ -32,9 +32,30 @@ pub(crate) struct GoOn {
     pub(crate) results_mode: onceflow_spec::ResultsMode,
 }
 
+/// The stream of a verb that takes streams only.
+#[derive(Args, Debug)]
+pub(crate) struct NamedStream {
+    /// A stream, by its name or file
+    #[arg(value_name = "STREAM")]
+    pub(crate) stream: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Savepoints {
+    /// A stream that is paused or rests, by its name or file
+    #[arg(value_name = "STREAM", requires = "name")]
+    pub(crate) stream: Option<String>,
+    /// Name of the savepoint
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Remove the savepoint of this name
+    #[arg(long, value_name = "NAME", conflicts_with = "stream")]
+    pub(crate) rm: Option<String>,
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct Cancel {
-    /// A key, the beginning of a key or id, or - for the latest
+    /// A key, the beginning of a key or id, or - for the latest; a stream by its name or file
     #[arg(value_name = "RUN")]
     pub(crate) run: String,
     /// Abandon undos that failed: the run ends, and its effects stay

@@ -78,7 +78,8 @@ impl Drawing<'_> {
             self.add(name, word);
         }
         for op in &action.ops {
-            self.add(&op.name, word(&op.work));
+            let in_turn = if op.delivery.is_some() { ", in turn" } else { "" };
+            self.add(&op.name, word(&op.work) + in_turn);
         }
         for cleanup in &action.cleanups {
             self.cleanup(cleanup);
@@ -164,17 +165,21 @@ impl Drawing<'_> {
     }
 }
 
-fn task(task: &FileTask) -> &'static str {
+fn task(task: &FileTask) -> String {
     match task {
-        FileTask::Run(_) => "run",
-        FileTask::Http(_) => "http",
-        FileTask::Scope(_) => "scope",
+        FileTask::Run(_) => String::from("run"),
+        FileTask::Http(_) => String::from("http"),
+        FileTask::Call(call) => format!("call {}", call.flow),
+        FileTask::Scope(_) => String::from("scope"),
     }
 }
 
 fn word(work: &FileWork) -> String {
+    if let FileWork::Task(one) = work {
+        return task(one);
+    }
     String::from(match work {
-        FileWork::Task(one) => task(one),
+        FileWork::Task(_) => "task",
         FileWork::Inject { .. } => "inject",
         FileWork::Expr(_) => "expr",
         FileWork::When(_) => "when",

@@ -1,14 +1,27 @@
 //! The counts of a stream's stages: as a table for people, as JSON, and as text for Prometheus.
 
 use crate::words;
-use onceflow_stream::{Counts, EventTime, StageStatus, StreamStatus};
+use onceflow_stream::{Counts, EventTime, StageStatus, StreamPhase, StreamStatus};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
 /// Returns a stream and its stages as JSON.
 pub(super) fn json(name: &str, status: &StreamStatus) -> Value {
     let stages: Vec<Value> = status.stages.iter().map(stage_json).collect();
-    json!({"stream": name, "ended": status.has_ended, "workers": status.workers, "stages": stages})
+    let phase = phase(status.phase);
+    json!({"stream": name, "phase": phase, "ended": status.has_ended, "workers": status.workers, "stages": stages})
+}
+
+/// Returns the word for a phase.
+pub(super) fn phase(phase: StreamPhase) -> &'static str {
+    match phase {
+        StreamPhase::Running => "running",
+        StreamPhase::Pausing => "pausing",
+        StreamPhase::Paused => "paused",
+        StreamPhase::Draining => "draining",
+        StreamPhase::Cancelled => "cancelled",
+        StreamPhase::Ended => "ended",
+    }
 }
 
 fn stage_json(stage: &StageStatus) -> Value {
@@ -156,6 +169,11 @@ pub(super) fn prometheus(streams: &[(String, StreamStatus)]) -> String {
     for (name, status) in streams {
         add(format_args!("onceflow_stream_ended{{stream=\"{}\"}} {}\n", label(name), u8::from(status.has_ended)));
     }
+    add(format_args!("{}", head("paused", "gauge", "1 if it is paused.")));
+    for (name, status) in streams {
+        let is_paused = matches!(status.phase, StreamPhase::Pausing | StreamPhase::Paused);
+        add(format_args!("onceflow_stream_paused{{stream=\"{}\"}} {}\n", label(name), u8::from(is_paused)));
+    }
     for (figure, kind, help, value) in FIGURES {
         add(format_args!("{}", head(figure, kind, help)));
         for (name, status) in streams {
@@ -180,7 +198,8 @@ mod tests {
 
     #[test]
     fn names_with_quotes_stay_one_label() {
-        let status = StreamStatus { stages: Vec::new(), has_ended: true, workers: 0 };
+        let (phase, stages) = (StreamPhase::Ended, Vec::new());
+        let status = StreamStatus { phase, stages, has_ended: true, workers: 0 };
         let text = prometheus(&[(String::from("a\"b\\c\nd"), status)]);
         assert!(text.contains("onceflow_stream_ended{stream=\"a\\\"b\\\\c\\nd\"} 1\n"), "{text}");
     }

@@ -11,6 +11,7 @@ use crate::{
     run_worker::{RunWorker, Worked},
     session::{Session, is_for_any},
     signals::Signals,
+    streams,
     verbs::ls::shell_word,
     view::View,
     words,
@@ -23,7 +24,15 @@ use serde_json::json;
 pub(crate) async fn run(args: &args::Cancel, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     let session = Session::open(location).await?;
     let engine = session.idle().await?;
-    let run = session.run(&engine, &args.run).await?;
+    let run = match session.run(&engine, &args.run).await {
+        Ok(run) => run,
+        Err(fault) => {
+            engine.stop();
+            let cancelled = streams::life::cancel(args, &session, printer).await;
+            session.close().await?;
+            return cancelled?.ok_or(fault);
+        }
+    };
     let undos = engine.find(&run.key).await?.steps().pending_undos().await?;
     engine.stop();
     match (run.status == RunStatus::NotUndone, args.abandon) {

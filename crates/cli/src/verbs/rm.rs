@@ -7,6 +7,10 @@ use crate::{
 };
 use onceflow_engine::{Error, Summary};
 use serde_json::json;
+use std::time::Duration;
+
+/// The time within which a process whose run was cancelled writes what it still has to, and ends.
+const GOES_WITHIN: Duration = Duration::from_secs(10);
 
 /// Removes a run.
 pub(crate) async fn run(args: &args::Rm, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
@@ -36,7 +40,8 @@ pub(crate) async fn run(args: &args::Rm, location: StoreLocation, printer: &Prin
         session.close().await?;
         return Ok(asking::left_alone(printer));
     }
-    let run = match run.status.has_ended() {
+    let had_ended = run.status.has_ended();
+    let run = match had_ended {
         true => run,
         false => match cancelled(&session, &run, printer).await? {
             Ok(run) => run,
@@ -46,6 +51,9 @@ pub(crate) async fn run(args: &args::Rm, location: StoreLocation, printer: &Prin
             }
         },
     };
+    if !had_ended {
+        until_unattended(&session, &run.key).await?;
+    }
     remove(&session, &run).await?;
     session.close_clean(printer).await?;
     if printer.json {
@@ -103,6 +111,21 @@ async fn cancelled(session: &Session, run: &Summary, printer: &Printer) -> Resul
         None => Ok(run.clone()),
         Some(_) => Err(exit),
     })
+}
+
+/// Waits until the process that attended the cancelled run has noticed and gone, for some seconds at most.
+async fn until_unattended(session: &Session, key: &str) -> Result<(), Fault> {
+    let engine = session.idle().await?;
+    let gone = async {
+        while engine.attendant(key).await?.is_some() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    };
+    // What is still there then is reported by the removal.
+    let looked = tokio::time::timeout(GOES_WITHIN, gone).await.unwrap_or(Ok(()));
+    engine.stop();
+    looked
 }
 
 async fn remove(session: &Session, run: &Summary) -> Result<(), Fault> {

@@ -25,9 +25,6 @@ const SIGNALS: u8 = 2;
 /// The time between two looks for ready steps, with `--once`.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The time between two sweeps of directories of removed runs.
-const SWEEP: Duration = Duration::from_secs(60);
-
 /// Takes steps until it is stopped.
 pub(crate) async fn run(args: &args::Worker, location: StoreLocation, printer: &Printer) -> Result<Exit, Fault> {
     let setup = WorkerSetup::of_worker(args)?;
@@ -37,7 +34,7 @@ pub(crate) async fn run(args: &args::Worker, location: StoreLocation, printer: &
     let told = tokio::spawn(tell(engine.events(), printer.clone()));
     let watching =
         session.store.lost().map(|lost| tokio::spawn(watch(lost, session.location.clone(), printer.clone())));
-    let sweeping = tokio::spawn(keep_sweeping(engine.clone(), session.location.clone()));
+    let sweeping = tokio::spawn(housekeeping::keep_sweeping(engine.clone(), session.location.clone()));
     if printer.json {
         printer.data(&json!({"event": "did-come", "pid": std::process::id()}));
     }
@@ -133,15 +130,6 @@ pub(crate) async fn watch(mut lost: tokio::sync::watch::Receiver<bool>, location
         if lost.changed().await.is_err() {
             return;
         }
-    }
-}
-
-async fn keep_sweeping(engine: Engine, location: StoreLocation) {
-    loop {
-        if let Err(fault) = housekeeping::sweep_removed(&engine, &location).await {
-            tracing::debug!(%fault, "directories of runs that are gone are left");
-        }
-        tokio::time::sleep(SWEEP).await;
     }
 }
 

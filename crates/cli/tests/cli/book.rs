@@ -138,6 +138,9 @@ fn commands_of_the_book_that_are_not_run_say_why() {
         coming-from.md: needs-nextflow: process count {
         coming-from.md: needs-airflow: from airflow.decorators import dag, task
         coming-from.md: needs-temporal: @activity.defn
+        streams.md: needs-a-stream-at-work: onceflow pause clicks                              # nothing is on its way
+        streams.md: a-part-of-a-file: product: { from: orders, key: user, fold: { start: 1, add: acc * n, merge: acc * other, laws: [associative, commutative] } }
+        streams.md: needs-a-database: secrets: [PGPASSWORD]
         streams.md: listens-on-a-port: stream: orders
         operations.md: a-unit-for-systemd: [Service]
         redis.md: needs-several-machines: export ONCEFLOW_STORE=redis://store.example:6379

@@ -18,6 +18,8 @@ mod readme;
 mod rest;
 mod run;
 mod saga;
+mod scope_calls;
+mod scope_delivery;
 mod scope_forms;
 mod scopes;
 mod settings;

@@ -126,7 +126,7 @@ steps:
       ops:
         a: { run: 'echo ${{ inputs.n }}', next: nowhere }
         b: { join: [kapt], next: terminate }
-        c: { call: go, next: terminate }
+        c: { script: go, next: terminate }
         d: { expr: message }
 ";
     bed.write("flow.yaml", flow);
@@ -138,7 +138,7 @@ steps:
         "operations of a scope see `message` only",
         "there is no operation `nowhere` here",
         "there is no buffer `kapt` here",
-        "has `call`, which operations of scopes do not have",
+        "has `script`, which operations of scopes do not have",
         "operation `d` has no `next`",
         "flow.yaml:7:14",
     ] {

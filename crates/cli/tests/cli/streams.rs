@@ -6,7 +6,11 @@ mod checked;
 mod databases;
 mod http;
 mod language;
+mod life;
+#[cfg(feature = "postgres")]
+mod postgres_server;
 mod sinks;
+mod steps;
 mod watched;
 
 use crate::support::{Bed, signal, until_line};
@@ -325,8 +329,7 @@ fn commands_that_take_runs_say_so_when_they_are_given_a_stream() {
     // A run whose name begins like the stream's must not be taken for it.
     bed.write("flow.yaml", "flow: f\nsteps:\n  a: { run: echo hi, out: { x: text } }\noutputs: { x: a.x }\n");
     bed.run(&["run", "flow.yaml", "--key", "numbers-2"]).ends(0);
-    let verbs: [&[&str]; 12] = [
-        &["cancel", "--yes"],
+    let verbs: [&[&str]; 11] = [
         &["retry"],
         &["why", "out"],
         &["logs"],
@@ -354,7 +357,7 @@ fn commands_that_take_runs_say_so_when_they_are_given_a_stream() {
 }
 
 #[test]
-fn a_changed_stream_is_refused_until_it_has_a_name_of_its_own() {
+fn a_changed_stream_that_has_ended_is_refused_until_it_has_a_name_of_its_own() {
     let bed = Bed::new();
     let stream = |window: &str| {
         format!(

@@ -1,7 +1,7 @@
 //! A flow as users describe it: modules, ports, connections. Nothing here has been checked; `check` does that, once,
 //! and returns a [`Program`](super::Program) that is known to be valid.
 
-use super::{Port, TaskSpec};
+use super::{Port, TaskSpec, check::calls::called_by};
 use crate::payload::Payload;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
@@ -133,9 +133,41 @@ impl Library {
     pub fn for_each_task<'a>(&'a self, visit: &mut impl FnMut(&'a TaskSpec)) {
         self.flows.values().for_each(|graph| graph.for_each_task(visit));
     }
+
+    /// Forgets where modules and connections were written: they mean the same.
+    pub fn clear_origins(&mut self) {
+        self.flows.values_mut().for_each(Graph::clear_origins);
+    }
+
+    /// The flow of this name with those that it calls, directly or indirectly, as far as they are here.
+    pub fn called_by(&self, name: &str) -> Library {
+        let (mut flows, mut left) = (BTreeMap::new(), vec![name.to_owned()]);
+        while let Some(name) = left.pop() {
+            if let Some(graph) = self.flows.get(&name)
+                && flows.insert(name, graph.clone()).is_none()
+            {
+                called_by(graph, "", &mut |called, _| left.push(called.to_owned()));
+            }
+        }
+        Library { flows }
+    }
 }
 
 impl Graph {
+    fn clear_origins(&mut self) {
+        self.connections.iter_mut().for_each(|connection| connection.origin = None);
+        for module in &mut self.modules {
+            module.origin = None;
+            match &mut module.kind {
+                ModuleKind::Composite(body) | ModuleKind::Loop { body, .. } | ModuleKind::Each { body, .. } => {
+                    body.clear_origins();
+                }
+                ModuleKind::Choice { arms } => arms.iter_mut().for_each(|arm| arm.body.clear_origins()),
+                ModuleKind::Task(_) | ModuleKind::Constant(..) | ModuleKind::Call { .. } => {}
+            }
+        }
+    }
+
     fn for_each_task<'a>(&'a self, visit: &mut impl FnMut(&'a TaskSpec)) {
         for module in &self.modules {
             match &module.kind {

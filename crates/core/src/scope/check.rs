@@ -95,7 +95,9 @@ impl fmt::Display for ScopeFault {
             ScopeFault::WrongPorts { at, has } => write!(f, "{at} cannot have {has} output ports"),
             ScopeFault::Buffers(at) => write!(f, "{at} needs buffers, each of them once"),
             ScopeFault::Bounds(at) => write!(f, "{at} has a limit that can never be met"),
-            ScopeFault::Unnamed(at) => write!(f, "{at} needs a name that stays the same: in a durable scope it is found by it"),
+            ScopeFault::Unnamed(at) => {
+                write!(f, "{at} needs a name that stays the same: in a durable scope it is found by it")
+            }
             ScopeFault::UnknownStream(at) => write!(f, "{at} sends by a stream that the scope does not have"),
             ScopeFault::EmptySpan(at) => write!(f, "no way leads through the span that {at} trims"),
             ScopeFault::TerminateUnreachable => {

@@ -1,10 +1,11 @@
 //! Delivery of requests to a service: all at once, one at a time, or one at a time per label. A request may preempt
 //! those before it, and may be immune to being preempted. Pure: the service asks which requests to start and to stop.
 
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
 /// How a request is to be delivered.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instruction {
     /// Requests with the same label are served one at a time; without labels a serial service has one lane for all.
     pub label: Option<String>,
@@ -74,6 +75,18 @@ impl<T: Clone + PartialEq> Lanes<T> {
         changes
     }
 
+    /// Puts a request back that arrived before. Requests of a lane are put back in the order in which they arrived, so the
+    /// first is the one that runs.
+    pub fn restore(&mut self, request: T, instruction: &Instruction, is_stopping: bool) {
+        let empty = || Lane { running: None, waiting: VecDeque::new() };
+        let lane = self.lanes.entry(instruction.label.clone()).or_insert_with(empty);
+        let entrant = Entrant { request, is_ensured: instruction.ensure, is_stopping };
+        match lane.running {
+            None => lane.running = Some(entrant),
+            Some(_) => lane.waiting.push_back(entrant),
+        }
+    }
+
     /// Removes a request that has ended, or that was cancelled while it waited. Returns the changes that follow.
     pub fn leave(&mut self, request: &T, instruction: &Instruction) -> Vec<LaneChange<T>> {
         let Some(lane) = self.lanes.get_mut(&instruction.label) else { return Vec::new() };
@@ -124,6 +137,19 @@ mod tests {
         assert_eq!(lanes.leave(&1, &plain()), [Start(3)]);
         assert_eq!(lanes.leave(&3, &plain()), []);
         assert_eq!(lanes.lanes.len(), 0, "an empty lane is forgotten");
+    }
+
+    #[test]
+    fn requests_that_are_put_back_go_on_as_they_were() {
+        let mut lanes = Lanes::new(true);
+        let preempt = Instruction { preempt: true, ..plain() };
+        let ensure = Instruction { ensure: true, ..plain() };
+        lanes.restore(1, &plain(), true);
+        lanes.restore(2, &ensure, false);
+        lanes.restore(3, &plain(), false);
+        assert_eq!(lanes.arrive(4, &preempt), [Discard(3)], "the first is being stopped, the second immune");
+        assert_eq!(lanes.leave(&1, &plain()), [Start(2)]);
+        assert_eq!(lanes.leave(&2, &ensure), [Start(4)]);
     }
 
     #[test]

@@ -97,6 +97,14 @@ impl SmallFiles {
         Ok((path, in_use))
     }
 
+    /// Returns a new path in the directory, for an output that the engine has not taken yet.
+    pub(crate) fn outgoing(&self) -> Result<PathBuf, Error> {
+        self.hold_lock()?;
+        let failed = |error| Error::Scratch(format!("{}: {error}", self.directory.display()));
+        std::fs::create_dir_all(&self.directory).map_err(failed)?;
+        Ok(self.directory.join(format!("out.{}", self.tries.fetch_add(1, Relaxed))))
+    }
+
     /// The path of this name in the directory around that of the cache.
     pub(super) fn beside(&self, name: &str) -> PathBuf {
         self.directory.with_file_name(name)

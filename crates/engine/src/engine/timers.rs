@@ -77,6 +77,11 @@ impl<'a> Timers<'a> {
             return self.drop_timer(seen, timer).await.map(Some);
         };
         let parked: Parked = rows::read(&row).ok_or_else(|| Error::damaged("a step that was put aside"))?;
+        if parked.why.awaited().is_none() {
+            // It was woken since the timer was read, and put aside for another reason.
+            seen.require_equals(run.plan.keys.parked(step), row);
+            return self.drop_timer(seen, timer).await.map(Some);
+        }
         let draft = run::wake(&run.plan, state, step, (&row, &parked));
         if draft.timer(step, &parked.why).is_none_or(|(own, _)| own != *timer) {
             // It was suspended anew, with another timer.

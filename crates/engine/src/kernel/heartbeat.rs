@@ -13,7 +13,7 @@ use std::{
     collections::{BTreeMap, btree_map::Entry},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst},
     },
 };
 use tokio::sync::Notify;
@@ -26,9 +26,11 @@ pub(crate) struct Heartbeats<W> {
     /// watched while the pause between two tries is.
     working: Mutex<BTreeMap<(Fence, u64), Working<W>>>,
     watches: AtomicU64,
+    /// Running work that waits to be told to end.
+    listening: AtomicUsize,
     /// Work that may be stopped must end.
     interrupted: AtomicBool,
-    /// Signals that work began to be watched.
+    /// Signals that work began to listen, while no other did.
     pub(crate) began: Notify,
 }
 
@@ -81,11 +83,16 @@ pub(crate) struct Heartbeat<'a, W> {
     of: &'a Heartbeats<W>,
     watch: (Fence, u64),
     bell: Arc<Bell>,
+    /// The work waits to be told. Most of it is done before it would.
+    listens: AtomicBool,
 }
 
 impl<W> Heartbeat<'_, W> {
     /// Ends when the work must end.
     pub(crate) async fn stopped(&self) -> Stop {
+        if !self.listens.swap(true, SeqCst) && self.of.listening.fetch_add(1, SeqCst) == 0 {
+            self.of.began.notify_one();
+        }
         loop {
             let rings = self.bell.rings.notified();
             if let Some(why) = *lock(&self.bell.why) {
@@ -98,6 +105,10 @@ impl<W> Heartbeat<'_, W> {
 
 impl<W> Drop for Heartbeat<'_, W> {
     fn drop(&mut self) {
+        if *self.listens.get_mut() {
+            let before = self.of.listening.fetch_sub(1, SeqCst);
+            assert!(before > 0, "work that listens is counted until it ends");
+        }
         let watched = lock(&self.of.working).remove(&self.watch);
         assert!(watched.is_some(), "work of fence {} is not watched any more, though it runs", self.watch.0);
     }
@@ -109,6 +120,7 @@ impl<W> Default for Heartbeats<W> {
             held: Mutex::default(),
             working: Mutex::default(),
             watches: AtomicU64::new(0),
+            listening: AtomicUsize::new(0),
             interrupted: AtomicBool::new(false),
             began: Notify::new(),
         }
@@ -164,22 +176,12 @@ impl<W> Heartbeats<W> {
         let bell = Arc::new(Bell::default());
         let working = Working { bell: bell.clone(), ends_at_once, whose };
         let watch = (fence, self.watches.fetch_add(1, SeqCst));
-        let is_first = {
-            let mut all = lock(&self.working);
-            let before = all.insert(watch, working);
-            assert!(
-                before.is_none(),
-                "a watch of fence {fence} takes the place of another, which would never be ended"
-            );
-            all.len() == 1
-        };
+        let before = lock(&self.working).insert(watch, working);
+        assert!(before.is_none(), "a watch of fence {fence} takes the place of another, which would never be ended");
         if ends_at_once && self.is_interrupted() {
             bell.ring(Stop::Interrupted);
         }
-        if is_first {
-            self.began.notify_one();
-        }
-        Heartbeat { of: self, watch, bell }
+        Heartbeat { of: self, watch, bell, listens: AtomicBool::new(false) }
     }
 
     /// The worker was interrupted.
@@ -195,9 +197,9 @@ impl<W> Heartbeats<W> {
         }
     }
 
-    /// No work runs.
+    /// No running work listens.
     pub(crate) fn is_idle(&self) -> bool {
-        lock(&self.working).is_empty()
+        self.listening.load(SeqCst) == 0
     }
 
     /// Maps the descriptions of running work.
@@ -294,6 +296,7 @@ impl<W> Heartbeats<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt;
     use onceflow_core::Fences;
 
     #[tokio::test]
@@ -302,8 +305,12 @@ mod tests {
         let fence = Fences::new(7).next();
         let outer = beats.watch(fence, true, ());
         drop(beats.watch(fence, true, ()));
+        assert!(beats.is_idle(), "it does not listen yet");
+        let mut stopped = Box::pin(outer.stopped());
+        assert!(stopped.as_mut().now_or_never().is_none());
         assert!(!beats.is_idle());
         beats.interrupt();
+        assert_eq!(stopped.await, Stop::Interrupted);
         assert_eq!(outer.stopped().await, Stop::Interrupted);
         assert_eq!(beats.watch(fence, true, ()).stopped().await, Stop::Interrupted, "it begins after the interruption");
         drop(outer);

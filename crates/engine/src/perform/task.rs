@@ -118,7 +118,8 @@ impl<'a> TaskStep<'a> {
             // keeps no other step from running.
             start.until_durable(self.work.position, true).await?;
             // Resources come next: an at-most-once step is not marked as started while it waits for them.
-            let reserved = match self.reserve().await? {
+            let waits_for_steps = bodies.iter().any(|body| body.waits_for_steps(spec));
+            let reserved = match self.reserve(waits_for_steps).await? {
                 Ok(reserved) => reserved,
                 Err(stop) => return Box::pin(self.stopped(stop)).await,
             };
@@ -134,11 +135,14 @@ impl<'a> TaskStep<'a> {
                 loaded => loaded?,
             };
             let Some(began) = start.begin(&mut ready_step, scratch).await? else { return Ok(None) };
-            let tx = (spec.effect == Effect::Transactional).then(|| self.tx());
+            let has_tx = spec.effect == Effect::Transactional || bodies.iter().any(|body| body.opens_work());
+            let tx = has_tx.then(|| self.tx());
             let reserved = Arc::new(Mutex::new(reserved));
             let resumed = ready_step.resumed.as_ref();
             let run = BodyRun { work: self.work, spec, bodies, inputs, attempt };
+            let resting = waits_for_steps.then(|| self.work.worker.capacity.rest_for_others(self.work.slot));
             let given = run.perform(loaded, resumed, (tx.clone(), &reserved)).await?;
+            drop(resting);
             lock(&reserved).take();
             let given = match self.inputs_changed(&began.scratch, &given).await? {
                 None => given,
@@ -200,11 +204,12 @@ impl<'a> TaskStep<'a> {
     }
 
     /// Waits for the resources that the task needs, and reads whether the run still starts bodies.
-    async fn reserve(&self) -> Result<Result<Option<Reserved>, Stop>, Error> {
+    async fn reserve(&self, waits_for_steps: bool) -> Result<Result<Option<Reserved>, Stop>, Error> {
         let spec = &*self.spec;
         let reserves = spec.resources.cpu_milli > 0 || spec.resources.memory_bytes > 0;
         let is_seen = spec.effect != Effect::Pure || reserves;
-        let reserved = match reserves || is_seen && self.work.worker.capacity.bounds_running() {
+        let is_bounded = reserves || is_seen && self.work.worker.capacity.bounds_running();
+        let reserved = match is_bounded && !waits_for_steps {
             false => None,
             true => {
                 let heartbeat = self.work.heartbeat(true);

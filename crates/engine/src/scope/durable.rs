@@ -13,8 +13,10 @@
 //! | `keys` | the rows: names, and the notes of ready rows |
 //! | `turn` | events into the machine, effects into one batch; pure but for inline bodies |
 //! | `orders` | the effects that begin orders and tell them to end |
+//! | `lanes` | orders that are served one at a time |
 //! | `writer` | the holder of a session: reads, commits, waits |
 //! | `activity` | runs one activity, and commits its answer |
+//! | `call` | runs a flow for an order, and ends that run |
 //! | `entry` | a scope as a step of a flow |
 //! | `open_sessions` | the sessions that a run has open |
 //! | `census` | compares the rows of open sessions with each other, for `fsck` |
@@ -24,24 +26,28 @@
 
 mod activity;
 mod body;
+mod call;
 mod census;
 mod entry;
 mod host;
 mod hosted;
 mod inspect;
 mod keys;
+mod lanes;
 mod open_sessions;
 mod orders;
 mod turn;
 mod writer;
 
 pub use body::{
-    Activity, ActivityBody, BufferAccess, DescribeRow, DurableBody, DurableCleanup, DurableScope, InlineBody,
+    Activity, ActivityBody, BufferAccess, DeliveryRule, DescribeRow, DurableBody, DurableCleanup, DurableScope,
+    InlineBody,
 };
+pub use call::{FlowCall, FlowValues};
 pub(crate) use census::{ReadGroup, check_hosted, check_sessions};
 pub(crate) use entry::ScopeStore;
 pub use entry::{end_scope, enter_scope, sessions_left_open};
 pub use host::{ScopeHost, ScopeHostOptions};
 pub use inspect::{OrderView, OrderWork, SessionView};
 pub use keys::{DurableEnd, SessionId};
-pub(crate) use open_sessions::OpenSession;
+pub(crate) use open_sessions::{OpenSession, session_name, work_key};

@@ -2,6 +2,7 @@
 
 mod places;
 
+use super::runner::Parking;
 use crate::{options::Options, shared::lock};
 use onceflow_core::{Group, protocol::keys};
 use places::{Place, Places};
@@ -46,9 +47,12 @@ struct Limited {
 
 /// Capacity for one step.
 pub(crate) struct Slot {
+    /// Where its chain waits for the disk.
+    pub(crate) parking: Arc<Parking>,
     /// Steps that it has performed.
     steps: usize,
-    _permit: OwnedSemaphorePermit,
+    /// `None` while it is lent to others.
+    permit: std::sync::Mutex<Option<OwnedSemaphorePermit>>,
     held: std::sync::Mutex<Held>,
     changed: Arc<Notify>,
 }
@@ -106,7 +110,13 @@ impl Capacity {
     /// Waits for a free slot.
     pub(crate) async fn slot(&self) -> Slot {
         let permit = self.slots.clone().acquire_owned().await.expect("the semaphore is never closed");
-        Slot { steps: 0, _permit: permit, held: std::sync::Mutex::default(), changed: self.changed.clone() }
+        Slot {
+            parking: Arc::default(),
+            steps: 0,
+            permit: std::sync::Mutex::new(Some(permit)),
+            held: std::sync::Mutex::default(),
+            changed: self.changed.clone(),
+        }
     }
 
     /// This worker claims steps of this class.
@@ -230,7 +240,20 @@ impl Capacity {
         let class = held.class.take_if(|(class, _)| !is_narrow(class)).map(|(class, _)| class);
         drop(held);
         self.changed.notify_waiters();
-        Resting { capacity: self, slot, class, together }
+        Resting { capacity: self, slot, class, together, permit: false }
+    }
+
+    /// As [`Capacity::rest`], for a step that waits for other steps: it gives all of its places away, also that of a narrow
+    /// limit, for the steps that it waits for may need them.
+    pub(crate) fn rest_for_others<'a>(&'a self, slot: &'a Slot) -> Resting<'a> {
+        let mut held = lock(&slot.held);
+        held.asked.clear();
+        let together = held.together.take().is_some();
+        let class = held.class.take().map(|(class, _)| class);
+        drop(held);
+        let permit = lock(&slot.permit).take().is_some();
+        self.changed.notify_waiters();
+        Resting { capacity: self, slot, class, together, permit }
     }
 
     /// The number of running tasks is bounded.
@@ -314,6 +337,8 @@ pub(crate) struct Resting<'a> {
     class: Option<Group>,
     /// The step lent its place among all limited classes.
     together: bool,
+    /// The step lent its place among all steps.
+    permit: bool,
 }
 
 impl Drop for Resting<'_> {
@@ -326,6 +351,10 @@ impl Drop for Resting<'_> {
         }
         if self.together {
             held.together = Some(self.capacity.together.insist());
+        }
+        if self.permit {
+            // If all are taken, this one step more has none.
+            *lock(&self.slot.permit) = self.capacity.slots.clone().try_acquire_owned().ok();
         }
     }
 }

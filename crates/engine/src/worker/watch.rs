@@ -64,7 +64,8 @@ impl Worker {
         self.alive.take_over(&self.shared.kernel, self.capacity.all_queues()).await
     }
 
-    /// Reads the states while bodies run, whenever the store has changed.
+    /// Reads the states while bodies run that can be told to end: when the first of them begins to listen, and whenever the
+    /// store has changed.
     pub(super) async fn watch_runs(self: Arc<Self>) {
         loop {
             let stopped = self.drain.stopped.notified();
@@ -73,10 +74,13 @@ impl Worker {
             }
             if self.alive.is_idle() {
                 select(pin!(self.alive.began.notified()), pin!(stopped)).await;
-                continue;
+                if self.alive.is_idle() {
+                    continue;
+                }
+            } else {
+                let (look, stopped) = (pin!(self.shared.signals.look.notified()), pin!(stopped));
+                select(self.shared.world.sleep(SAFETY_MS), select(look, stopped)).await;
             }
-            let (look, stopped) = (pin!(self.shared.signals.look.notified()), pin!(stopped));
-            select(self.shared.world.sleep(SAFETY_MS), select(look, stopped)).await;
             if let Err(error) = self.look_at_runs().await {
                 tracing::debug!(%error, "failed to read run states; retrying");
             }

@@ -67,7 +67,8 @@ async fn two_endless_loops_do_not_keep_a_third_run_waiting() {
 
 #[tokio::test]
 async fn a_wide_each_does_not_keep_a_small_run_waiting() {
-    const ELEMENTS: i64 = 3_000;
+    // Several times as many as run between two looks of this test: tokio looks at its future after 61 turns of others.
+    const ELEMENTS: i64 = 12_000;
     /// A few batches: those in flight, and the turn of the others.
     const WAITS_MAX: usize = 100;
     let (mut kit, ran, seen, told) = (Kit::default(), Arc::<AtomicUsize>::default(), Arc::default(), Arc::default());

@@ -1,5 +1,6 @@
 //! Tests of the engine's guarantees, one file per topic. One binary, so that it is linked once.
 
+mod blocked;
 mod cancelled;
 mod carried;
 mod data;

@@ -13,7 +13,7 @@ use onceflow_core::{
     },
 };
 use onceflow_engine::{
-    Engine, Handle, Options, RunStatus, Start, Summary,
+    Engine, Handle, Options, Resolution, RunStatus, Start, Summary,
     task::{Attempt, AttemptEnd, Body, Data, Failure, Step, Suspension},
 };
 use onceflow_store::{
@@ -161,6 +161,25 @@ async fn a_timer_whose_run_is_gone_is_deleted_and_the_others_fire() {
     assert_eq!(ended(&proof, &handle).await.status, RunStatus::Done);
     assert!(!proof.rows().contains("timers"), "{}", proof.rows());
     proof.drive(engine.close()).await.unwrap();
+    proof.only_what_remains().await;
+}
+
+#[tokio::test]
+async fn an_event_after_the_deadline_is_refused_though_no_process_let_it_pass() {
+    let (kit, start, _) = job(Some(TIMEOUT_MS));
+    let proof = Proof::new(&kit);
+    let (engine, _) = suspend(&proof, start).await;
+    proof.drive(engine.close()).await.unwrap();
+    let idle = proof.engine_on(proof.memory.clone(), Options { works: false, ..Options::default() });
+    let handle = proof.drive(idle.find("r")).await.unwrap();
+    proof.world.advance(TIMEOUT_MS);
+    let late = proof.drive(handle.resolve("/job", Resolution::Done(vec![int(7)]))).await.unwrap_err().to_string();
+    assert!(late.contains("its timeout has passed"), "{late}");
+    proof.drive(idle.close()).await.unwrap();
+    let third = proof.engine();
+    let handle = proof.drive(third.find("r")).await.unwrap();
+    assert_eq!(ended(&proof, &handle).await.status, RunStatus::Done, "its own deadline woke it");
+    proof.drive(third.close()).await.unwrap();
     proof.only_what_remains().await;
 }
 

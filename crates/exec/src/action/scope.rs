@@ -1,8 +1,10 @@
 //! A scope of a flow file, as the program carries it.
 
+mod call;
 mod plan;
 
 use super::{Command, Http};
+pub use call::{CallGiven, CallInput, FileCall};
 use onceflow_core::scope::{Scope, ScopeFault};
 pub(crate) use plan::{OpCode, ScopePlan};
 use serde::{Deserialize, Serialize};
@@ -54,6 +56,20 @@ pub struct FileOp {
     /// Where the streams of a nested scope go, by their names.
     #[serde(default)]
     pub streams: Vec<(String, MessageTarget)>,
+    /// How messages are delivered to its task; all at once without it.
+    #[serde(default)]
+    pub delivery: Option<FileDelivery>,
+}
+
+/// The delivery of messages one at a time. Expressions see `message`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileDelivery {
+    /// An expression for the label: one at a time of each; without it, one at a time.
+    pub serial_by: Option<String>,
+    /// A truth: the message takes the place of those before it.
+    pub preempt: Option<String>,
+    /// A truth: no message takes the place of this one.
+    pub ensure: Option<String>,
 }
 
 /// The work of an operation. Expressions see `message`.
@@ -150,6 +166,8 @@ pub enum FileTask {
     Run(Command),
     /// Calls a server; the body of its answer is the message.
     Http(Http),
+    /// Runs a flow; a record of its outputs is the message.
+    Call(Box<FileCall>),
     /// Enters a nested scope.
     Scope(Box<ScopeAction>),
 }
@@ -286,6 +304,16 @@ impl ScopeAction {
         all
     }
 
+    /// An operation or a cleanup flow calls a flow.
+    pub(crate) fn calls(&self) -> bool {
+        let of_ops = self.ops.iter().flat_map(|op| op.work.tasks()).map(|(_, task)| task);
+        of_ops.chain(self.cleanups.iter().map(|cleanup| &cleanup.task)).any(|task| match task {
+            FileTask::Call(_) => true,
+            FileTask::Scope(nested) => nested.calls(),
+            FileTask::Run(_) | FileTask::Http(_) => false,
+        })
+    }
+
     /// Forgets the names of secrets, which no result depends on.
     pub(crate) fn clear_secrets(&mut self) {
         let of_ops = self.ops.iter_mut().flat_map(|op| op.work.tasks_mut());
@@ -293,6 +321,7 @@ impl ScopeAction {
             match task {
                 FileTask::Run(command) => command.secrets.clear(),
                 FileTask::Http(http) => http.secrets.clear(),
+                FileTask::Call(call) => call.clear_library(),
                 FileTask::Scope(nested) => nested.clear_secrets(),
             }
         }

@@ -1,8 +1,8 @@
 //! A scope of a flow file as a durable scope: the operations of the machine, each with its body.
 
 use super::{
-    ScopeContext,
-    inline::{self, code_of},
+    ScopeContext, call,
+    inline::{self, code_of, deliver},
     message, row,
     task::{activity, single},
 };
@@ -12,14 +12,14 @@ use crate::{
 };
 use onceflow_core::{
     Row,
-    scope::{Emitted, Feed, Scope, ScopeDraft},
+    scope::{Emitted, Feed, OpId, Scope, ScopeDraft},
 };
 use onceflow_engine::{
-    scope::{BufferAccess, DescribeRow, DurableBody, DurableCleanup, DurableScope},
+    scope::{BufferAccess, DeliveryRule, DescribeRow, DurableBody, DurableCleanup, DurableScope},
     task::{Failure, Step},
 };
 use serde_json::{Map, Value};
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The way from the step to a scope in it, which names its tasks in addresses.
 #[derive(Clone, Default)]
@@ -57,11 +57,17 @@ fn build_at(
                 let (_, task) = tasks.get(*branch).expect("the plan was made of this scope");
                 match task {
                     FileTask::Scope(nested) => DurableBody::Flow(build_at(nested, owner, &path.below(&op.name))?),
+                    FileTask::Call(call) => DurableBody::Call(call::called(owner, call)?),
                     task => activity(owner, &path.below(&op.name), task),
                 }
             }
         });
     }
+    let of_ops = (0..).map(OpId).zip(&plan.codes).filter_map(|(id, code)| match code {
+        OpCode::Task(at, _) => Some((id, deliver(action.ops[*at].delivery.clone()?))),
+        _ => None,
+    });
+    let deliveries = of_ops.collect();
     let mut cleanups = Vec::new();
     for cleanup in &action.cleanups {
         let buffers: Vec<_> = cleanup.with.iter().map(|name| (name.clone(), plan.buffers[name])).collect();
@@ -74,17 +80,19 @@ fn build_at(
         let path = path.below(&cleanup.name);
         let scope = match &cleanup.task {
             FileTask::Scope(nested) => build_at(nested, owner, &path)?,
+            FileTask::Call(call) => single(DurableBody::Call(call::called(owner, call)?), &cleanup.name)?,
             task => single(activity(owner, &path, task), &cleanup.name)?,
         };
         cleanups.push(DurableCleanup { scope, first: Arc::new(first) });
     }
-    checked(plan.draft, bodies, cleanups)
+    checked(plan.draft, bodies, cleanups, deliveries)
 }
 
 pub(super) fn checked(
     draft: ScopeDraft,
     bodies: Vec<DurableBody>,
     cleanups: Vec<DurableCleanup>,
+    deliveries: BTreeMap<OpId, DeliveryRule>,
 ) -> Result<Arc<DurableScope>, Failure> {
     let describe: DescribeRow = Arc::new(|_, row| match message(row) {
         Value::String(text) => Some(text),
@@ -94,7 +102,7 @@ pub(super) fn checked(
         let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
         codes::failure(codes::OTHER_VERSION, format!("the scope cannot run: {}", faults.join("; "))).finally()
     })?;
-    Ok(DurableScope::new(scope, bodies, cleanups, describe))
+    Ok(DurableScope::with_deliveries(scope, bodies, cleanups, deliveries, describe))
 }
 
 pub(super) fn inline(

@@ -2,18 +2,18 @@
 
 use super::{build::inline, message, row};
 use crate::{
-    action::FileWork,
+    action::{FileDelivery, FileWork},
     expr::{self, Bindings},
     value::PortValue,
 };
 use onceflow_core::{
     Row,
     model::Type,
-    scope::{DisposalCause, Emitted, Feed, OpId, OrderFailure},
+    scope::{DisposalCause, Emitted, Feed, Instruction, OpId, OrderFailure},
 };
-use onceflow_engine::scope::{BufferAccess, DurableBody};
+use onceflow_engine::scope::{BufferAccess, DeliveryRule, DurableBody};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The code of an operation.
 pub(super) fn code_of(work: FileWork, buffers: BTreeMap<String, OpId>) -> DurableBody {
@@ -96,6 +96,23 @@ fn run(
         | FileWork::Trim(_) => {
             return Err(String::from("the operation has no inline code"));
         }
+    })
+}
+
+/// The delivery of messages one at a time.
+pub(super) fn deliver(delivery: FileDelivery) -> DeliveryRule {
+    Arc::new(move |given| {
+        let given = message(given);
+        let truth = |source: &Option<String>, what: &str| match source {
+            None => Ok(false),
+            Some(source) => match compute(source, given.clone())? {
+                Value::Bool(truth) => Ok(truth),
+                other => Err(format!("`{what}` is {other}, and not a bool")),
+            },
+        };
+        let label = delivery.serial_by.as_ref().map(|source| compute(source, given.clone()).map(word)).transpose()?;
+        let (preempt, ensure) = (truth(&delivery.preempt, "preempt")?, truth(&delivery.ensure, "ensure")?);
+        Ok(Instruction { label, preempt, ensure })
     })
 }
 

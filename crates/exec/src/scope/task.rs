@@ -21,7 +21,7 @@ use onceflow_engine::{
     task::{Data, Failure, Step},
 };
 use serde_json::Value;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The letters of a session's id that tell its tasks from those of other sessions of one scope.
 const SESSION_LETTERS: usize = 12;
@@ -31,7 +31,7 @@ pub(super) fn activity(owner: Option<(&ScopeContext, &Step)>, path: &ScopePath, 
     let (action, output) = match task {
         FileTask::Run(command) => (Action::Command(command.clone()), Type::Text),
         FileTask::Http(http) => (Action::Http(http.clone()), Type::Json),
-        FileTask::Scope(_) => unreachable!("a nested scope is a session, and no activity"),
+        FileTask::Scope(_) | FileTask::Call(_) => unreachable!("it is no activity, but a session or a run"),
     };
     // One that is only looked at runs nothing.
     let Some((context, step)) = owner else { return DurableBody::None };
@@ -92,5 +92,5 @@ pub(super) fn single(body: DurableBody, name: &str) -> Result<Arc<DurableScope>,
         Operation { name: String::from("<terminate>"), kind: OpKind::Terminate, outputs: vec![] },
     ];
     let draft = ScopeDraft { ops, start: Some(OpId(0)), ..ScopeDraft::default() };
-    checked(draft, vec![body, DurableBody::None], vec![])
+    checked(draft, vec![body, DurableBody::None], vec![], BTreeMap::new())
 }

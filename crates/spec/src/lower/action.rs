@@ -1,6 +1,6 @@
 //! Lowers a leaf to the action of its executor.
 
-use super::{http, references::Allowed, scope, texts::TaskTexts};
+use super::{files::LoadedFiles, http, references::Allowed, scope, texts::TaskTexts};
 use crate::{
     source::Text,
     syntax::{
@@ -21,6 +21,8 @@ use std::collections::BTreeMap;
 pub(super) struct LeafAction<'r> {
     pub(super) step: &'r StepDecl,
     pub(super) texts: TaskTexts<'r>,
+    /// The flow files, for scopes that call others.
+    pub(super) files: &'r mut LoadedFiles,
 }
 
 impl<'r> LeafAction<'r> {
@@ -61,8 +63,10 @@ impl<'r> LeafAction<'r> {
                 Action::Http(call)
             }
             StepKind::Wait(event) => self.wait(event)?,
-            StepKind::Scope(scope) => scope::lower(self.texts.references, step, scope)?,
-            StepKind::Expr(_) | StepKind::Flow(_) | StepKind::Steps(_) | StepKind::Choose(_) => return None,
+            StepKind::Scope(scope) => scope::lower(self.texts.references, self.files, step, scope)?,
+            StepKind::Expr(_) | StepKind::Stream(_) | StepKind::Flow(_) | StepKind::Steps(_) | StepKind::Choose(_) => {
+                return None;
+            }
         })
     }
 

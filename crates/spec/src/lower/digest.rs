@@ -83,6 +83,7 @@ impl PortIndex<'_> {
                 self.captures(&mut http.outputs);
             }
             Action::Expr(all) => all.outputs.iter_mut().for_each(|source| self.expression(source)),
+            Action::Stream(stream) => stream.given.values_mut().for_each(|source| self.expression(source)),
             // Its commands and expressions see messages, not inputs.
             Action::Wait(_) | Action::Scope(_) => {}
         }

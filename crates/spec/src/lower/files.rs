@@ -12,10 +12,10 @@ use crate::{
 };
 use onceflow_core::{
     Digest,
-    model::{Library, Port},
+    model::{CheckedFlow, Library, Port},
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{self, Read},
     path::{Path, PathBuf},
@@ -38,6 +38,10 @@ pub(crate) struct LoadedFiles {
     pub(crate) sources: Vec<SourceFile>,
     pub(crate) secrets: Vec<String>,
     pub(crate) read: Vec<FlowFile>,
+    /// The names of flows that are being lowered, each around those that it calls.
+    pub(crate) loading: BTreeSet<String>,
+    /// Flows that scopes call, checked for themselves; `None` if one has a problem, which was reported.
+    pub(crate) called: BTreeMap<String, Option<CheckedFlow>>,
     by_path: BTreeMap<PathBuf, Option<Callee>>,
 }
 
@@ -89,6 +93,22 @@ impl LoadedFiles {
         self.load(key, source, from.report).map(|(callee, _)| callee).ok_or(None)
     }
 
+    /// Reads the stream file that `file`, as written in `from`, refers to; the error is the reason and a hint.
+    pub(super) fn stream(&mut self, from: FieldReader<'_>, file: &Text) -> Result<SourceFile, (String, String)> {
+        let path = Path::new(from.source.file()).parent().unwrap_or(Path::new("")).join(&file.text);
+        let shown: PathBuf = path.components().filter(|part| part.as_os_str() != ".").collect();
+        if !path.is_file() {
+            let hint = format!("it is looked for beside the flow file: {}", shown.display());
+            return Err((format!("there is no stream file `{}`", file.text), hint));
+        }
+        let (text, digest) = read(&path)?;
+        let key = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+        if !self.read.iter().any(|read| read.path == key) {
+            self.read.push(FlowFile { given: path, path: key, digest });
+        }
+        Ok(SourceFile::new(shown.display().to_string(), text))
+    }
+
     fn load(&mut self, key: PathBuf, source: SourceFile, report: &Diagnostics) -> Option<(Callee, FlowDecl)> {
         self.sources.push(source.clone());
         self.by_path.insert(key.clone(), None);
@@ -111,7 +131,9 @@ impl LoadedFiles {
         self.library.flows.insert(callee.name.clone(), onceflow_core::model::Graph::default());
         self.by_path.insert(key.clone(), Some(callee.clone()));
         let before = report.len();
+        self.loading.insert(callee.name.clone());
         let graph = lower(reader, &flow, self);
+        self.loading.remove(&callee.name);
         callee.outputs = (report.len() == before).then(|| graph.outputs.clone());
         self.library.flows.insert(callee.name.clone(), graph);
         self.by_path.insert(key, Some(callee.clone()));

@@ -10,20 +10,24 @@ use super::{
 };
 use crate::{
     source::Text,
-    syntax::{MapKey, kinds::StepKind, step::StepDecl},
+    syntax::{
+        MapKey,
+        kinds::{StepKind, StreamPlace},
+        step::StepDecl,
+    },
 };
 use onceflow_core::model::{Port, Type, task::DONE};
 use onceflow_exec::action::{Action, Expr};
 
 /// A leaf that is being lowered, with the inputs found so far.
 pub(super) struct Leaf<'l, 'a> {
-    lowering: &'l mut Lowering<'a>,
-    step: &'l StepDecl,
+    pub(super) lowering: &'l mut Lowering<'a>,
+    pub(super) step: &'l StepDecl,
     /// The name of its module.
-    name: &'l str,
+    pub(super) name: &'l str,
     /// Names that the step gives to its inputs.
     aliases: Vec<(String, Type)>,
-    takes: TaskInputs,
+    pub(super) takes: TaskInputs,
 }
 
 impl<'l, 'a> Leaf<'l, 'a> {
@@ -35,10 +39,14 @@ impl<'l, 'a> Leaf<'l, 'a> {
     pub(super) fn lower(mut self) -> Option<Vec<Port>> {
         let (step, reader) = (self.step, self.lowering.reader);
         let before = reader.report.len();
-        self.bind_aliases();
+        // A file is given its inputs under the names that it has for them.
+        if !matches!(step.kind, StepKind::Stream(StreamPlace::File(_))) {
+            self.bind_aliases();
+        }
         let aliased = self.takes.clone();
         let made = match &step.kind {
             StepKind::Expr(all) => self.expressions(all),
+            StepKind::Stream(place) => self.stream(place),
             _ => self.action(step).map(|action| (action, ports(step))),
         };
         let undo = step.undo.as_ref().map(|undo| (undo, self.action(undo)));
@@ -69,14 +77,15 @@ impl<'l, 'a> Leaf<'l, 'a> {
     }
 
     /// Resolves the references of an expression of this leaf.
-    fn references(&mut self) -> References<'_> {
+    pub(super) fn references(&mut self) -> References<'_> {
         References { aliases: &self.aliases, ..self.lowering.references() }
     }
 
     /// Lowers the step, or its undo, to the action of an executor; `None` after reporting a problem.
     fn action(&mut self, step: &StepDecl) -> Option<Action> {
-        let references = References { aliases: &self.aliases, ..self.lowering.references() };
-        LeafAction { step, texts: TaskTexts { references, takes: &mut self.takes } }.lower()
+        let Lowering { reader, flow, files, graphs, .. } = &mut *self.lowering;
+        let references = References { reader: *reader, flow, graphs, aliases: &self.aliases };
+        LeafAction { step, texts: TaskTexts { references, takes: &mut self.takes }, files }.lower()
     }
 
     /// Binds the aliases of a step: inputs to which it gives names of its own.

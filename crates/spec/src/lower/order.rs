@@ -5,7 +5,7 @@ use crate::{
     syntax::{
         NodeKind, YamlNode,
         http::{HttpBodyDecl, HttpDecl},
-        kinds::StepKind,
+        kinds::{StepKind, StreamPlace},
         outs::OutputPlace,
         step::StepDecl,
     },
@@ -100,6 +100,8 @@ impl Mentions {
             StepKind::Run(text) => self.template(text),
             // Operations of a scope see messages only.
             StepKind::Script { .. } | StepKind::Flow(_) | StepKind::Wait(_) | StepKind::Scope(_) => {}
+            StepKind::Stream(StreamPlace::File(_)) => {}
+            StepKind::Stream(StreamPlace::Here(node)) => self.json(node),
             StepKind::Http(http) => self.http(http),
             StepKind::Expr(all) => all.iter().for_each(|(_, text)| self.expression(&text.text)),
             StepKind::Steps(steps) | StepKind::Choose(steps) => steps.iter().for_each(|step| self.step(step)),

@@ -1,13 +1,17 @@
 //! Lowers a scope to its action. Commands and expressions in it see one name, `message`; the first message is the record
 //! of the step's inputs.
 
+mod call;
+
 use super::{
     action::event_name,
+    files::LoadedFiles,
     http,
     references::{Allowed, References},
     texts::{TaskInputs, TaskTexts},
 };
 use crate::{
+    limits::SCOPE_BYTES_MAX,
     source::{Span, Text},
     syntax::{
         MapKey,
@@ -15,14 +19,15 @@ use crate::{
         fields::FieldReader,
         http::HttpDecl,
         outs::OutputPlace,
-        scope::{OpDecl, OpWork, ScopeDecl, TargetDecl, TaskDecl, TrimDecl},
+        scope::{DeliveryDecl, OpDecl, OpWork, ScopeDecl, TargetDecl, TaskDecl, TrimDecl},
         step::StepDecl,
     },
     words,
 };
-use onceflow_core::model::Type;
+use onceflow_core::model::{Retry, Type};
 use onceflow_exec::action::{
-    Action, Capture, Command, FileCleanup, FileOp, FileTask, FileTrim, FileWork, MessageTarget, ScopeAction,
+    Action, Capture, Command, FileCleanup, FileDelivery, FileOp, FileTask, FileTrim, FileWork, MessageTarget,
+    ScopeAction,
 };
 use std::collections::BTreeSet;
 
@@ -47,15 +52,23 @@ impl<'a> ScopeNames<'a> {
 /// A step with a scope that is being lowered. Its expressions see one name, `message`.
 struct ScopeLowering<'r> {
     references: References<'r>,
+    /// The flow files, for flows that it calls.
+    files: &'r mut LoadedFiles,
 }
 
 /// Lowers a scope to its action; `None` after reporting a problem. `references` sees the inputs of the step.
-pub(super) fn lower(references: References<'_>, step: &StepDecl, decl: &ScopeDecl) -> Option<Action> {
+pub(super) fn lower(
+    references: References<'_>,
+    files: &mut LoadedFiles,
+    step: &StepDecl,
+    decl: &ScopeDecl,
+) -> Option<Action> {
     let References { reader, flow, graphs, aliases: inputs } = references;
     let before = reader.report.len();
     check_keys(reader, step, inputs);
     let message = [(String::from("message"), Type::Json)];
-    let mut scope = ScopeLowering { references: References { reader, flow, graphs, aliases: &message } };
+    let references = References { reader, flow, graphs, aliases: &message };
+    let mut scope = ScopeLowering { references, files };
     let action = scope.scope_action(decl).filter(|_| reader.report.len() == before)?;
     for (at, fault) in action.check().err().unwrap_or_default() {
         let whose = match at.trim_end_matches('/') {
@@ -65,15 +78,23 @@ pub(super) fn lower(references: References<'_>, step: &StepDecl, decl: &ScopeDec
         let span = nested_span(decl, &at).unwrap_or(decl.span);
         reader.say(span, "OF0142", format!("{whose} cannot run: {fault}"), "");
     }
-    Some(Action::Scope(action))
+    let action = Action::Scope(action);
+    let bytes = action.to_params().len();
+    if bytes > SCOPE_BYTES_MAX {
+        let message =
+            format!("the scope has {bytes} bytes, with all flows that it calls; it has at most {SCOPE_BYTES_MAX}");
+        reader.say(decl.span, "OF0142", message, "make large flows steps before or after the scope");
+        return None;
+    }
+    Some(action)
 }
 
 /// Reports keys of the step that mean nothing for a scope.
 fn check_keys(reader: FieldReader<'_>, step: &StepDecl, inputs: &[(String, Type)]) {
     let how = &step.how;
     let says_how = how.effect.is_some() || how.shell.is_some() || !how.env.is_empty() || !how.secrets.is_empty();
-    if says_how || step.undo.is_some() || how.timeout_ms.is_some() {
-        let hint = "leave `effect`, `shell`, `env`, `secrets`, `undo` and `timeout` out; `deadline` bounds a scope, and its cleanup flows undo it";
+    if says_how || step.undo.is_some() || how.timeout_ms.is_some() || how.retry != Retry::default() {
+        let hint = "leave `effect`, `shell`, `env`, `secrets`, `undo`, `retry` and `timeout` out; `deadline` bounds a scope, and its cleanup flows undo it";
         reader.say(step.span, "OF0113", "a step with a scope does nothing itself", hint);
     }
     if let Some(used) = step.uses.first() {
@@ -160,7 +181,17 @@ impl ScopeLowering<'_> {
             found.extend(self.target(decl, names).map(|target| (key.name.clone(), target)));
         }
         let (next, other) = (next?.unwrap_or(MessageTarget::Dispose), other?);
-        Some(FileOp { name: op.name.name.clone(), work, next, other, streams: found })
+        let delivery = op.delivery.as_ref().map(|delivery| self.delivery(delivery));
+        Some(FileOp { name: op.name.name.clone(), work, next, other, streams: found, delivery })
+    }
+
+    fn delivery(&mut self, decl: &DeliveryDecl) -> FileDelivery {
+        let mut expression = |text: &Option<Text>| text.as_ref().and_then(|text| self.scope_expression(text));
+        FileDelivery {
+            serial_by: expression(&decl.serial_by),
+            preempt: expression(&decl.preempt),
+            ensure: expression(&decl.ensure),
+        }
     }
 
     fn work_of_op(&mut self, op: &OpDecl, names: &ScopeNames<'_>) -> Option<FileWork> {
@@ -230,6 +261,7 @@ impl ScopeLowering<'_> {
         Some(match task {
             TaskDecl::Run(run) => FileTask::Run(self.scope_command(run)),
             TaskDecl::Http(http) => FileTask::Http(self.scope_http(http)?),
+            TaskDecl::Call(call) => FileTask::Call(Box::new(self.scope_call(call)?)),
             TaskDecl::Scope(nested) => FileTask::Scope(Box::new(self.scope_action(nested)?)),
         })
     }
@@ -345,7 +377,7 @@ impl ScopeLowering<'_> {
 fn streams(task: &FileTask) -> Vec<String> {
     match task {
         FileTask::Scope(nested) => nested.streams(),
-        FileTask::Run(_) | FileTask::Http(_) => vec![],
+        FileTask::Run(_) | FileTask::Http(_) | FileTask::Call(_) => vec![],
     }
 }
 

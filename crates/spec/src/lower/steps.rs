@@ -188,7 +188,7 @@ pub(super) fn leaf_ports(step: &StepDecl) -> Option<Vec<Port>> {
     let said = |name: &str| step.outs.iter().any(|out| out.name.name == name);
     match &step.kind {
         StepKind::Expr(all) if !all.iter().all(|(name, _)| name.as_ref().is_none_or(|name| said(&name.name))) => None,
-        StepKind::Flow(_) | StepKind::Steps(_) | StepKind::Choose(_) => None,
+        StepKind::Stream(_) | StepKind::Flow(_) | StepKind::Steps(_) | StepKind::Choose(_) => None,
         _ if step.outs.is_empty() => Some(vec![Port::new(DONE, Type::Unit)]),
         _ => Some(step.outs.iter().map(|out| Port::new(out.name.name.clone(), out.shape.ty())).collect()),
     }

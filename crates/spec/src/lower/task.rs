@@ -15,7 +15,7 @@ pub(super) fn spec(
 ) -> TaskSpec {
     let version = digest::version(action, &inputs, &outputs, &how.version);
     let mut spec = TaskSpec::new(action.executor(), inputs, outputs);
-    let is_process = matches!(action, Action::Command(_) | Action::Script(_));
+    let is_process = matches!(action, Action::Command(_) | Action::Script(_) | Action::Stream(_));
     spec.version = version;
     spec.effect = how.effect.unwrap_or(match action {
         Action::Expr(_) => Effect::Pure,
@@ -23,7 +23,7 @@ pub(super) fn spec(
         Action::Wait(_) => Effect::AtMostOnce,
         // The end of the session is taken from the store with the step's commit.
         Action::Scope(_) => Effect::Transactional,
-        Action::Command(_) | Action::Script(_) | Action::Http(_) => Effect::default(),
+        Action::Command(_) | Action::Script(_) | Action::Http(_) | Action::Stream(_) => Effect::default(),
     });
     spec.retry = how.retry.clone();
     spec.timeout_ms = how.timeout_ms;

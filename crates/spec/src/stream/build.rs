@@ -66,7 +66,7 @@ pub(super) fn pipeline(stream: &LoadedStream, clock: Clock, calls: Option<&Strea
     let mut build = Build { stream, pipeline: &pipeline, clock, calls, made: Vec::new() };
     for (number, node) in stream.nodes.iter().enumerate() {
         let made = match node.work {
-            CheckedWork::Source { .. } => source::add(&pipeline, node, &stream.base, &build.clock),
+            CheckedWork::Source { .. } => source::add(&pipeline, node, stream, &build.clock),
             _ => build.step(number, node),
         };
         build.made.push(made);
@@ -156,12 +156,13 @@ impl Build<'_> {
                 })
             }
             CheckedWork::Once { id, horizon_ms } => {
-                let id = id.clone();
+                let (id, text) = (id.clone(), id.text().to_owned());
                 let named = router.each(&format!("{name} id"), &input, move |scope| match id.eval(&scope) {
                     Ok(id) => Ok(Some((id.to_json().to_string(), record_of(scope)))),
                     Err(why) => Err((why, scope)),
                 });
                 let once = named.once_per_id(name, *horizon_ms, |(id, _): &(String, PortValue)| id.clone());
+                let once = once.state_depends_on("id", text);
                 once.map(&format!("{name} record"), |(_, record)| record)
             }
             CheckedWork::Combine { key, windowing, combine } => {
@@ -181,6 +182,14 @@ impl Build<'_> {
             CheckedWork::Enrich { keys, table } => {
                 let rows = match table {
                     CheckedTable::Stream => self.input(*node.inputs.last()?),
+                    CheckedTable::Given { ty } => {
+                        let given = self.stream.given.get(name).and_then(|files| files.first());
+                        let file = given.map_or_else(
+                            || table::TableFile::new(std::path::PathBuf::new(), ty.clone()),
+                            |file| table::TableFile::named(file.name.clone(), file.path.clone(), ty.clone()),
+                        );
+                        self.pipeline.source(&format!("{name} table"), file)
+                    }
                     CheckedTable::File { path, ty } => {
                         let file = table::TableFile::new(self.stream.base.join(path), ty.clone());
                         self.pipeline.source(&format!("{name} table"), file)
@@ -213,6 +222,8 @@ fn combined(
         taken.record = late_is_read.then(|| record.clone());
         Ok((PortValue::List(key?), taken))
     });
+    let key_text = key.iter().map(|(_, key)| key.text()).collect::<Vec<_>>().join(", ");
+    let keyed = keyed.state_depends_on("key", key_text);
     let names: Vec<String> = key.iter().map(|(name, _)| name.clone()).collect();
     let fields: Vec<String> = combine.names().map(str::to_owned).collect();
     let panes = match late_is_read {

@@ -88,7 +88,7 @@ impl StreamCheck<'_> {
         let mut ty = source.ty.clone().unwrap_or(untyped);
         let origin = match &source.origin {
             RecordOrigin::Stdin => CheckedOrigin::Stdin,
-            RecordOrigin::Http { address, id, horizon_ms } => {
+            RecordOrigin::Http { address, id, horizon_ms, headers } => {
                 let id = match id {
                     Some(id) => match self.expression(id, &ty) {
                         Some(id) => Some(id),
@@ -96,11 +96,12 @@ impl StreamCheck<'_> {
                     },
                     None => None,
                 };
-                CheckedOrigin::Http { address: *address, id, horizon_ms: *horizon_ms }
+                CheckedOrigin::Http { address: *address, id, horizon_ms: *horizon_ms, headers: headers.clone() }
             }
             RecordOrigin::Files { pattern, follow, idle_ms } => {
                 CheckedOrigin::Files { pattern: pattern.text.clone(), follow: *follow, idle_ms: *idle_ms }
             }
+            RecordOrigin::Given { subdirectories, .. } => CheckedOrigin::Given { subdirectories: *subdirectories },
             RecordOrigin::Directory { path, subdirectories, follow, idle_ms } => CheckedOrigin::Directory {
                 path: path.text.clone(),
                 subdirectories: *subdirectories,
@@ -283,6 +284,10 @@ impl StreamCheck<'_> {
                 let row = table.ty.clone().unwrap_or(Type::Json);
                 table::check(self.reader, path)?;
                 (CheckedTable::File { path: path.text.clone(), ty: row.clone() }, row)
+            }
+            TableOrigin::Given(_) => {
+                let row = table.ty.clone().unwrap_or(Type::Json);
+                (CheckedTable::Given { ty: row.clone() }, row)
             }
         };
         let keys = [self.expression(key, &ty), self.expression(&table.key, &row)];

@@ -287,8 +287,8 @@ impl Combine for StreamCombine {
     }
 
     fn state(&self) -> String {
-        let kinds: Vec<_> = self.fields.iter().map(|field| field.kind).collect();
-        format!("{kinds:?}")
+        let field = |field: &FieldCombine| format!("{}: {:?}", field.name, field.kind).to_lowercase();
+        self.fields.iter().map(field).collect::<Vec<_>>().join(", ")
     }
 
     fn laws(&self) -> Laws {

@@ -4,13 +4,19 @@ mod combines;
 mod ends;
 mod steps;
 
-use super::{call::CallDecl, secret::SecretTemplate};
+use super::{
+    call::CallDecl,
+    given::{GivenUse, InputHole},
+    secret::SecretTemplate,
+};
 use crate::{
+    FlowInput,
+    inputs::defaults,
     source::{ScalarQuoting, Span, Text},
     syntax::{
         MapKey, NodeKind, YamlNode,
         fields::{FieldReader, Fields},
-        flow::file_name,
+        flow::{self, file_name},
     },
     words,
 };
@@ -23,9 +29,11 @@ use std::net::SocketAddr;
 pub(super) struct StreamDecl {
     pub(super) name: Text,
     pub(super) description: Option<String>,
+    /// The inputs that a step of a flow gives to it.
+    pub(super) inputs: Vec<FlowInput>,
     pub(super) partitions: u16,
     pub(super) bundle_records: Option<usize>,
-    /// Variables of the environment whose values its sinks may use.
+    /// Variables of the environment whose values its sources and sinks may use.
     pub(super) secrets: Vec<Text>,
     /// The names of all sources and steps, also of those that cannot be read.
     pub(super) names: Vec<MapKey>,
@@ -67,11 +75,35 @@ pub(super) struct StreamSourceDecl {
 /// Where the records of a source come from.
 #[derive(Clone, Debug)]
 pub(super) enum RecordOrigin {
-    Files { pattern: Text, follow: bool, idle_ms: u64 },
-    Directory { path: Text, subdirectories: bool, follow: bool, idle_ms: u64 },
+    Files {
+        pattern: Text,
+        follow: bool,
+        idle_ms: u64,
+    },
+    Directory {
+        path: Text,
+        subdirectories: bool,
+        follow: bool,
+        idle_ms: u64,
+    },
+    /// A value that is given: a file, a list of files, or a directory.
+    Given {
+        hole: InputHole,
+        of: GivenUse,
+        subdirectories: bool,
+    },
     Stdin,
-    Generate { record: Text, count: Option<u64>, every_ms: u64 },
-    Http { address: SocketAddr, id: Option<Text>, horizon_ms: i64 },
+    Generate {
+        record: Text,
+        count: Option<u64>,
+        every_ms: u64,
+    },
+    Http {
+        address: SocketAddr,
+        id: Option<Text>,
+        horizon_ms: i64,
+        headers: Vec<(String, SecretTemplate)>,
+    },
 }
 
 /// A step.
@@ -127,6 +159,8 @@ pub(super) struct TableDecl {
 pub(super) enum TableOrigin {
     /// A file: CSV, TSV, a list in JSON, or JSON on each line.
     File(Text),
+    /// Such a file that is given.
+    Given(InputHole),
     /// The latest record of each key.
     Stream(Text),
 }
@@ -191,23 +225,45 @@ pub(super) fn read(reader: FieldReader<'_>, root: &YamlNode) -> Option<StreamDec
         None => fields.missing("name", "`stream: NAME` comes first"),
     }
     let unnamed = || Text { text: "stream".into(), span: root.span, style: ScalarQuoting::Plain };
+    let inputs = fields.get("inputs").map(|node| flow::read_inputs(reader, node)).unwrap_or_default();
+    let inputs = defaults::read(reader, &inputs);
+    Some(read_parts(reader, fields, (name.unwrap_or_else(unnamed), inputs)))
+}
+
+/// Reads a stream that stands in a step of a flow; `None` if the node is no stream at all.
+pub(super) fn read_inline(reader: FieldReader<'_>, node: &YamlNode, span: Span) -> Option<StreamDecl> {
+    let mut fields = reader.fields(node, "a stream")?;
+    fields.span = span;
+    let name = Text { text: "stream".into(), span, style: ScalarQuoting::Plain };
+    Some(read_parts(reader, fields, (name, Vec::new())))
+}
+
+fn read_parts<'a>(
+    reader: FieldReader<'a>,
+    mut fields: Fields<'a>,
+    (name, inputs): (Text, Vec<FlowInput>),
+) -> StreamDecl {
     let partitions = fields.get("partitions").and_then(|node| reader.int(node, "`partitions`", 1, PARTITIONS_MAX));
     let bundle = fields.get("bundle").and_then(|node| reader.int(node, "`bundle`", 1, BUNDLE_MAX));
     let secrets = fields.get("secrets").map(|node| crate::syntax::flow::read_secrets(reader, node)).unwrap_or_default();
     let (sources, steps) = (fields.get("sources"), fields.get("steps"));
     let stream = StreamDecl {
-        name: name.unwrap_or_else(unnamed),
+        name,
+        inputs,
         description: fields.text("description").map(|text| text.text),
         partitions: partitions.and_then(|count| u16::try_from(count).ok()).unwrap_or(PARTITIONS),
         bundle_records: bundle.and_then(|records| usize::try_from(records).ok()),
         names: [sources, steps].into_iter().flatten().flat_map(keys).collect(),
-        sources: each(reader, sources, "`sources`", ends::source),
+        sources: each(reader, sources, "`sources`", |reader, name, fields| {
+            ends::source(reader, name, fields, &secrets)
+        }),
         steps: each(reader, steps, "`steps`", steps::step),
         sinks: each(reader, fields.get("sinks"), "`sinks`", |reader, name, fields| {
             ends::sink(reader, name, fields, &secrets)
         }),
         secrets: secrets.clone(),
     };
+    ends::check_files(reader, &stream.sinks);
     if reader.report.is_empty() {
         if stream.sources.is_empty() {
             fields.missing("sources", "`sources: { lines: { file: \"*.jsonl\" } }`");
@@ -218,7 +274,7 @@ pub(super) fn read(reader: FieldReader<'_>, root: &YamlNode) -> Option<StreamDec
         }
     }
     fields.finish();
-    Some(stream)
+    stream
 }
 
 fn keys(node: &YamlNode) -> Vec<MapKey> {

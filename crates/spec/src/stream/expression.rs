@@ -112,6 +112,11 @@ impl RecordExpression {
         path.get(1..)?.last().map(String::as_str)
     }
 
+    /// Returns its text, in which fields have their record's name.
+    pub(super) fn text(&self) -> &str {
+        self.compiled.source()
+    }
+
     /// Computes its value.
     pub(super) fn eval(&self, scope: &Bindings) -> Result<PortValue, String> {
         self.compiled.eval(scope).map_err(|error| error.to_string())

@@ -11,9 +11,13 @@ pub fn stream_schema() -> Value {
     let mut stream = object(&[
         ("stream", text("The name of the stream.", Some("^[A-Za-z0-9_-]{1,100}$"))),
         ("description", text("What it is for.", None)),
+        ("inputs", named("What it is given as a step of a flow: files and directories.", reference("type"))),
         ("partitions", whole("Partitions of every stage that is not a source; 4.", 1)),
         ("bundle", whole("Records that one commit takes at most; 10000.", 1)),
-        ("secrets", words("Names in the environment whose values sinks may use, and which are never stored.")),
+        (
+            "secrets",
+            words("Names in the environment whose values sources and sinks may use, and which are never stored."),
+        ),
         ("sources", named("Where records come from.", reference("source"))),
         ("steps", named("What is done with them.", reference("step"))),
         ("sinks", named("Where results go.", reference("sink"))),
@@ -61,6 +65,14 @@ fn format() -> Value {
     one_of("A line is JSON or text; json.", &["json", "text"])
 }
 
+fn headers(description: &str) -> Value {
+    json!({
+        "type": "object",
+        "description": description,
+        "additionalProperties": { "type": ["string", "number", "boolean"] },
+    })
+}
+
 /// An expression, or several by their names.
 fn expressions(description: &str) -> Value {
     json!({
@@ -71,8 +83,14 @@ fn expressions(description: &str) -> Value {
 
 fn source() -> Value {
     let source = object(&[
-        ("file", text("A file or a pattern, relative to this file; compressed files (gzip) must be whole.", None)),
-        ("directory", text("A directory, relative to this file: every file in it.", None)),
+        (
+            "file",
+            text(
+                "A file or a pattern, relative to this file, or `${{ inputs.NAME }}`; gzip files must be whole.",
+                None,
+            ),
+        ),
+        ("directory", text("A directory, relative to this file, or `${{ inputs.NAME }}`: every file in it.", None)),
         ("subdirectories", json!({ "type": "boolean", "description": "The files of its subdirectories too." })),
         ("follow", json!({ "type": "boolean", "description": "Wait for more lines and files instead of ending." })),
         ("idle", described(reference("duration"), "A file that is silent for so long does not hold time back; 10s.")),
@@ -85,6 +103,7 @@ fn source() -> Value {
             json!({ "type": ["integer", "string"], "description": "Records that clients send with POST: a port of this machine, or an address with a port." }),
         ),
         ("id", expression("The id of a record that clients send; else the request has the header Idempotency-Key.")),
+        ("headers", headers("Headers that requests must have, with `${{ secrets.NAME }}`.")),
         ("horizon", described(reference("duration"), "How long ids are remembered; 1h.")),
         ("format", format()),
         ("record", described(reference("type"), "The type of its records; fields that are not in it are left out.")),
@@ -212,14 +231,7 @@ fn sink() -> Value {
         ("stdout", only_true("Standard output.")),
         ("http", text("An address that records are sent to with POST, each with a key that stays the same.", None)),
         ("send", one_of("A request for each record, or for some lines together; record.", &["record", "lines"])),
-        (
-            "headers",
-            json!({
-                "type": "object",
-                "description": "Headers of the requests, with `${{ secrets.NAME }}`.",
-                "additionalProperties": { "type": ["string", "number", "boolean"] },
-            }),
-        ),
+        ("headers", headers("Headers of the requests, with `${{ secrets.NAME }}`.")),
         ("sqlite", text("A file of SQLite, relative to this file.", None)),
         ("postgres", text("A database of PostgreSQL: `host=… user=… dbname=…`.", None)),
         ("password", text("Its password: `${{ secrets.NAME }}`.", None)),

@@ -1,4 +1,4 @@
-//! Texts with secrets: `Bearer ${{ secrets.TOKEN }}`. They are made of the environment when a sink is opened, and neither
+//! Texts with secrets: `Bearer ${{ secrets.TOKEN }}`. They are made of the environment when a source or sink is opened, and neither
 //! stored nor shown.
 
 use crate::{
@@ -30,9 +30,17 @@ impl SecretTemplate {
             for piece in &pieces {
                 match piece {
                     TextPiece::Plain(text) => made.push_str(text),
-                    TextPiece::Secret(name) => made.push_str(&std::env::var(name).map_err(|_| {
-                        Error::new(ErrorKind::NotFound, format!("secret `{name}` is not in the environment"))
-                    })?),
+                    TextPiece::Secret(name) => match std::env::var(name) {
+                        Ok(secret) if !secret.is_empty() => made.push_str(&secret),
+                        Ok(_) => {
+                            let why = format!("secret `{name}` is empty in the environment");
+                            return Err(Error::new(ErrorKind::InvalidInput, why));
+                        }
+                        Err(_) => {
+                            let why = format!("secret `{name}` is not in the environment");
+                            return Err(Error::new(ErrorKind::NotFound, why));
+                        }
+                    },
                 }
             }
             Ok(made)

@@ -1,6 +1,7 @@
 //! The sources of stream files: lines become records, and a generator makes them of their number.
 
 use super::{
+    LoadedStream,
     build::NodeStreams,
     check::{CheckedNode, CheckedOrigin, CheckedWork},
     declare::{LineFormat, OnError},
@@ -10,8 +11,8 @@ use crate::inputs::globs;
 use onceflow_core::model::Type;
 use onceflow_exec::{expr::Bindings, value::PortValue};
 use onceflow_stream::{
-    DecodeRequest, EventTime, FollowedFiles, HttpIngest, IngestRequest, IngestedRecord, LineDecoder, NextRecord,
-    Pipeline, RecordFailure, SplitReader, StdinLines, Stream, StreamData, StreamSource,
+    DecodeRequest, EventTime, FollowedFiles, GivenFiles, HttpIngest, IngestRequest, IngestedRecord, LineDecoder,
+    NextRecord, Pipeline, RecordFailure, SplitReader, StdinLines, Stream, StreamData, StreamSource,
     pipeline::tail::{Clock, ListFiles},
     step::join::Side,
 };
@@ -25,16 +26,19 @@ use std::{
 };
 
 /// Adds the source of a node.
-pub(super) fn add(pipeline: &Pipeline, node: &CheckedNode, base: &Path, clock: &Clock) -> NodeStreams {
+pub(super) fn add(pipeline: &Pipeline, node: &CheckedNode, stream: &LoadedStream, clock: &Clock) -> NodeStreams {
     let CheckedWork::Source { origin, format, time, out_of_order_ms } = &node.work else {
         unreachable!("the caller looked")
     };
     let timing = RecordTiming { time: time.clone(), ty: node.ty.clone(), clock: clock.clone() };
-    let ends = SourceEnds { pipeline, name: &node.name, base, clock, out_of_order_ms: *out_of_order_ms };
-    if let CheckedOrigin::Http { address, id, horizon_ms } = origin {
+    let ends = SourceEnds { pipeline, name: &node.name, stream, clock, out_of_order_ms: *out_of_order_ms };
+    if let CheckedOrigin::Http { address, id, horizon_ms, headers } = origin {
         let decode = request_decoder(*format, id.clone(), timing);
         let ingest = HttpIngest::new(*address, pipeline.control(), clock.clone(), decode);
-        let ingest = ingest.out_of_order_ms(*out_of_order_ms);
+        let mut ingest = ingest.out_of_order_ms(*out_of_order_ms);
+        for (header, value) in headers {
+            ingest = ingest.require_header(header, value.text()).expect("the header was checked");
+        }
         let sent = pipeline.source(&format!("{} ingest", node.name), ingest);
         let once = sent.once_per_id(&format!("{} once", node.name), *horizon_ms, |(id, _)| id.clone());
         return NodeStreams { main: Some(once.map(&node.name, |(_, record)| record)), ..NodeStreams::default() };
@@ -75,7 +79,7 @@ type MakeRecord<T> = Arc<dyn Fn(RecordText<'_>) -> std::result::Result<(T, Event
 struct SourceEnds<'a> {
     pipeline: &'a Pipeline,
     name: &'a str,
-    base: &'a Path,
+    stream: &'a LoadedStream,
     clock: &'a Clock,
     out_of_order_ms: i64,
 }
@@ -88,17 +92,22 @@ impl SourceEnds<'_> {
             let files = FollowedFiles::new(list, decoder.clone(), self.clock.clone()).follow(follow);
             self.pipeline.source(self.name, files.idle_ms(idle_ms).out_of_order_ms(self.out_of_order_ms))
         };
+        let base = &self.stream.base;
         match origin {
             CheckedOrigin::Http { .. } => unreachable!("the caller looked"),
+            CheckedOrigin::Given { subdirectories } => {
+                let mut given = self.stream.given.get(self.name).cloned().unwrap_or_default();
+                given.retain(|file| *subdirectories || !file.name.contains('/'));
+                let given = GivenFiles::new(given, decoder.clone(), self.clock.clone());
+                self.pipeline.source(self.name, given.out_of_order_ms(self.out_of_order_ms))
+            }
             CheckedOrigin::Stdin => {
                 let lines = StdinLines::new(decoder.clone()).out_of_order_ms(self.out_of_order_ms);
                 self.pipeline.source(self.name, lines)
             }
-            CheckedOrigin::Files { pattern, follow, idle_ms } => {
-                files(list(self.base, pattern, *follow), *follow, *idle_ms)
-            }
+            CheckedOrigin::Files { pattern, follow, idle_ms } => files(list(base, pattern, *follow), *follow, *idle_ms),
             CheckedOrigin::Directory { path, subdirectories, follow, idle_ms } => {
-                files(list_directory(&self.base.join(path), *subdirectories, *follow), *follow, *idle_ms)
+                files(list_directory(&base.join(path), *subdirectories, *follow), *follow, *idle_ms)
             }
             CheckedOrigin::Generate { count, every_ms, .. } => {
                 let make = Arc::new(move |number| make(RecordText::Number(number)));
@@ -119,9 +128,20 @@ impl SourceEnds<'_> {
 fn list_directory(directory: &Path, subdirectories: bool, follow: bool) -> ListFiles {
     let (directory, pattern) = (directory.to_owned(), if subdirectories { "**" } else { "*" });
     Arc::new(move || {
-        if !directory.is_dir() && !follow {
-            let message = format!("there is no directory {}", directory.display());
-            return Err(Error::new(ErrorKind::NotFound, message));
+        match std::fs::read_dir(&directory).err() {
+            None => {}
+            // It may come.
+            Some(error) if error.kind() == ErrorKind::NotFound && follow => return Ok(Vec::new()),
+            Some(error) if error.kind() == ErrorKind::NotFound => {
+                let message = format!("there is no directory {}", directory.display());
+                return Err(Error::new(ErrorKind::NotFound, message));
+            }
+            Some(error) => {
+                return Err(Error::new(
+                    error.kind(),
+                    format!("cannot read the directory {}: {error}", directory.display()),
+                ));
+            }
         }
         let found = globs::find(&directory, pattern).map_err(Error::other)?;
         Ok(found.into_iter().map(|path| directory.join(path)).filter(|path| path.is_file()).collect())
@@ -353,5 +373,22 @@ mod tests {
         let generated =
             || Generated { make: Arc::new(make), clock: Arc::new(|| 0), count: 30, every_ms: 0, out_of_order_ms: 2 };
         source::check(generated, Lateness::OnTime).expect("the contract holds");
+    }
+
+    #[test]
+    fn files_of_patterns_and_directories_go_on_at_every_position() {
+        let directory = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir(directory.path().join("old")).expect("a directory");
+        for name in ["a.log", "b.log", "old/c.log"] {
+            let lines: String = (0..20).map(|n| format!("{n} {name}\n")).collect();
+            std::fs::write(directory.path().join(name), lines).expect("a log");
+        }
+        let time =
+            |line: &str| line.split(' ').next().and_then(|time| time.parse().ok()).map_or(EventTime(0), EventTime);
+        let decoder: LineDecoder<String> = Arc::new(move |line| Ok((line.to_owned(), time(line))));
+        for files in [list(directory.path(), "**/*.log", false), list_directory(directory.path(), true, false)] {
+            let source = || FollowedFiles::new(files.clone(), decoder.clone(), Arc::new(|| 0));
+            source::check(source, Lateness::OnTime).expect("the contract holds");
+        }
     }
 }

@@ -55,18 +55,25 @@ pub(super) fn check(reader: FieldReader<'_>, path: &Text) -> Option<()> {
 
 /// The rows of a file. The time of a row is before every record, and a later row of the same key is the one that holds.
 pub(super) struct TableFile {
+    /// Its name, which says its format.
+    name: PathBuf,
     path: PathBuf,
     ty: Type,
 }
 
 impl TableFile {
     pub(super) fn new(path: PathBuf, ty: Type) -> Self {
-        TableFile { path, ty }
+        TableFile { name: path.clone(), path, ty }
+    }
+
+    /// The rows of a file whose path does not have its name.
+    pub(super) fn named(name: impl Into<PathBuf>, path: PathBuf, ty: Type) -> Self {
+        TableFile { name: name.into(), path, ty }
     }
 
     /// Reads all rows, and the digest of the file.
     fn read(&self) -> Result<(VecDeque<PortValue>, [u8; 32])> {
-        let named = |error: Error| Error::new(error.kind(), format!("table {}: {error}", self.path.display()));
+        let named = |error: Error| Error::new(error.kind(), format!("table {}: {error}", self.name.display()));
         if fs::metadata(&self.path).map_err(named)?.len() > TABLE_BYTES_MAX {
             let why =
                 format!("it has more than {} MiB; read it as a source, and enrich `from` that", TABLE_BYTES_MAX >> 20);
@@ -74,7 +81,7 @@ impl TableFile {
         }
         let bytes = fs::read(&self.path).map_err(named)?;
         let digest = *blake3::hash(&bytes).as_bytes();
-        let rows = match TableFormat::of(&self.path) {
+        let rows = match TableFormat::of(&self.name) {
             Some(TableFormat::Separated(delimiter)) => self.separated(&bytes, delimiter),
             Some(TableFormat::Json) => match PortValue::parse_json(&bytes) {
                 Ok(PortValue::List(rows)) => rows.into_iter().enumerate().map(|row| self.typed(row)).collect(),

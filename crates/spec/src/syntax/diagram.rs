@@ -220,6 +220,7 @@ fn wrapped(mut scope: ScopeDecl) -> ScopeDecl {
         next,
         other: None,
         streams: vec![],
+        delivery: None,
     };
     let to_last = |target: &mut TargetDecl| rename(target, "terminate", &last);
     scope.start.iter_mut().for_each(to_last);

@@ -100,7 +100,7 @@ pub(crate) fn read_secrets(reader: FieldReader<'_>, node: &YamlNode) -> Vec<Text
     names
 }
 
-fn read_inputs(reader: FieldReader<'_>, node: &YamlNode) -> Vec<InputDecl> {
+pub(crate) fn read_inputs(reader: FieldReader<'_>, node: &YamlNode) -> Vec<InputDecl> {
     reader.entries(node, "`inputs`").iter().filter_map(|(key, node)| read_input(reader, key, node)).collect()
 }
 

@@ -1,4 +1,4 @@
-//! The kind of a step: one of nine.
+//! The kind of a step: one of ten.
 
 use super::{
     MapKey, NodeKind, YamlNode,
@@ -23,9 +23,19 @@ pub(crate) enum StepKind {
     /// The name of an event.
     Wait(Text),
     Scope(Box<ScopeDecl>),
+    Stream(StreamPlace),
     Flow(Text),
     Steps(Vec<StepDecl>),
     Choose(Vec<StepDecl>),
+}
+
+/// Where the stream of a step stands.
+#[derive(Clone, Debug)]
+pub(crate) enum StreamPlace {
+    /// In a file of its own.
+    File(Text),
+    /// In the step.
+    Here(YamlNode),
 }
 
 impl StepKind {
@@ -35,7 +45,7 @@ impl StepKind {
     }
 }
 
-const KINDS: &[&str] = &["run", "script", "http", "expr", "wait", "scope", "flow", "steps", "choose"];
+const KINDS: &[&str] = &["run", "script", "http", "expr", "wait", "scope", "stream", "flow", "steps", "choose"];
 
 /// Reads the kind from the fields of a step; `None` after reporting a problem.
 pub(crate) fn read(fields: &mut Fields<'_>, what: &str) -> Option<StepKind> {
@@ -68,6 +78,8 @@ pub(crate) fn read(fields: &mut Fields<'_>, what: &str) -> Option<StepKind> {
         "expr" => StepKind::Expr(read_expr(reader, node)?),
         "wait" => StepKind::Wait(reader.text(node, "`wait`")?),
         "scope" => StepKind::Scope(Box::new(scope::read(reader, node, what)?)),
+        "stream" if matches!(node.what, NodeKind::Map(_)) => StepKind::Stream(StreamPlace::Here(node.clone())),
+        "stream" => StepKind::Stream(StreamPlace::File(reader.text(node, "`stream`")?)),
         "flow" => StepKind::Flow(reader.text(node, "`flow`")?),
         "steps" => StepKind::Steps(step::read_all(reader, node)),
         _ => StepKind::Choose(read_arms(reader, node, what)),

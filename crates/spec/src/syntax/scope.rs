@@ -6,7 +6,7 @@ use super::{
     MapKey, NodeKind, YamlNode,
     fields::{FieldReader, Fields, clipped},
     http::{self, HttpDecl},
-    step::words_of,
+    step::{expressions, words_of},
 };
 use crate::{source::Span, source::Text, words};
 use onceflow_exec::action::{CleanupOn, KeepEntries};
@@ -33,6 +33,15 @@ pub(crate) struct OpDecl {
     pub(crate) next: Option<TargetDecl>,
     pub(crate) other: Option<TargetDecl>,
     pub(crate) streams: Vec<(MapKey, TargetDecl)>,
+    pub(crate) delivery: Option<DeliveryDecl>,
+}
+
+/// The delivery of messages one at a time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeliveryDecl {
+    pub(crate) serial_by: Option<Text>,
+    pub(crate) preempt: Option<Text>,
+    pub(crate) ensure: Option<Text>,
 }
 
 /// The work of an operation.
@@ -90,7 +99,16 @@ pub(crate) enum OpWork {
 pub(crate) enum TaskDecl {
     Run(Text),
     Http(Box<HttpDecl>),
+    Call(CallDecl),
     Scope(Box<ScopeDecl>),
+}
+
+/// A flow that is called.
+#[derive(Clone, Debug)]
+pub(crate) struct CallDecl {
+    pub(crate) file: Text,
+    /// Its inputs; `None` are the fields of the message with their names.
+    pub(crate) ins: Option<Vec<(MapKey, Text)>>,
 }
 
 /// The part that a trim cleans.
@@ -215,12 +233,18 @@ fn read_target(reader: FieldReader<'_>, node: &YamlNode, what: &str) -> Option<T
 }
 
 /// The kinds of tasks.
-const TASK_KINDS: &[&str] = &["run", "http", "scope"];
+pub(crate) const TASK_KINDS: &[&str] = &["run", "http", "call", "scope"];
 
-fn read_task(reader: FieldReader<'_>, kind: &str, node: &YamlNode, what: &str) -> Option<TaskDecl> {
+/// Reads a task of this kind; `fields` are those beside it.
+fn read_task(fields: &mut Fields<'_>, kind: &str, node: &YamlNode, what: &str) -> Option<TaskDecl> {
+    let reader = fields.reader;
     Some(match kind {
         "run" => TaskDecl::Run(reader.text(node, "`run`")?),
         "http" => TaskDecl::Http(Box::new(http::read(reader, node)?)),
+        "call" => {
+            let ins = fields.get("in").map(|node| expressions(reader, node, "`in`", true));
+            TaskDecl::Call(CallDecl { file: reader.text(node, "`call`")?, ins })
+        }
         _ => TaskDecl::Scope(Box::new(read(reader, node, what)?)),
     })
 }
@@ -240,7 +264,7 @@ pub(crate) fn take_task(fields: &mut Fields<'_>, what: &str) -> Option<TaskDecl>
         fields.missing("part that says what it does", &hint);
         return None;
     };
-    read_task(reader, &key.name, node, what)
+    read_task(fields, &key.name, node, what)
 }
 
 fn read_cleanup(reader: FieldReader<'_>, name: &MapKey, node: &YamlNode) -> Option<CleanupDecl> {

@@ -3,7 +3,7 @@
 use super::{
     MapKey, NodeKind, YamlNode,
     fields::{FieldReader, Fields, clipped},
-    kinds::{self, StepKind},
+    kinds::{self, StepKind, StreamPlace},
     outs::{self, LeafOutput, OutputDecl},
 };
 use crate::{
@@ -108,7 +108,10 @@ pub(crate) fn read(reader: FieldReader<'_>, name: &MapKey, node: &YamlNode, what
     };
     match fields.get("in") {
         Some(node) if matches!(node.what, NodeKind::List(_)) => step.uses = words_of(reader, node, "`in`"),
-        Some(node) => step.ins = expressions(reader, node, "`in`", matches!(kind, Some(StepKind::Flow(_)))),
+        Some(node) => {
+            let is_call = matches!(kind, Some(StepKind::Flow(_) | StepKind::Stream(StreamPlace::File(_))));
+            step.ins = expressions(reader, node, "`in`", is_call);
+        }
         None => {}
     }
     let out = fields.take("out");
@@ -117,8 +120,12 @@ pub(crate) fn read(reader: FieldReader<'_>, name: &MapKey, node: &YamlNode, what
     if let Some((key, node)) = out {
         match &step.kind {
             StepKind::Steps(_) => step.gives = outs::read_given(reader, node, "`out`"),
-            StepKind::Flow(_) | StepKind::Choose(_) => {
-                let who = if matches!(step.kind, StepKind::Flow(_)) { "the flow says" } else { "the arms say" };
+            StepKind::Flow(_) | StepKind::Stream(_) | StepKind::Choose(_) => {
+                let who = match step.kind {
+                    StepKind::Flow(_) => "the flow says",
+                    StepKind::Stream(_) => "the sinks say",
+                    _ => "the arms say",
+                };
                 let message = format!("{what} has no `out` of its own: {who} what it gives");
                 reader.say(key.span, "OF0113", message, "leave it out");
             }
@@ -173,8 +180,8 @@ fn combinations(reader: FieldReader<'_>, step: &StepDecl, leaf_keys: &[&str], wh
         let hint = "steps inside see the names around them";
         reader.say(step.span, "OF0113", format!("{what} has steps inside, so it has no `in`"), hint);
     }
-    if let (StepKind::Flow(_), Some(used)) = (&step.kind, step.uses.first()) {
-        let hint = "`in: { NAME: … }` names the inputs of the flow";
+    if let (StepKind::Flow(_) | StepKind::Stream(StreamPlace::File(_)), Some(used)) = (&step.kind, step.uses.first()) {
+        let hint = "`in: { NAME: … }` names the inputs of the file";
         reader.say(used.span, "OF0106", "`in` of a call must be a map, but a list stands here", hint);
     }
     if let (Some(when), StepKind::Choose(_)) = (&step.when, &step.kind) {

@@ -50,7 +50,7 @@ e: { script: "import sys\nprint(1)", code: x }
               --> flow.yaml:4:3
                |  a: { out: { x: file } }
                |  ^
-            hint: it is one of `run`, `script`, `http`, `expr`, `wait`, `scope`, `flow`, `steps`, `choose`
+            hint: it is one of `run`, `script`, `http`, `expr`, `wait`, `scope`, `stream`, `flow`, `steps`, `choose`
 
             error[OF0113]: step `b` has `run`, `http` at once
               --> flow.yaml:5:19

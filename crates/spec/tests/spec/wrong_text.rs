@@ -231,7 +231,7 @@ steps:
               --> flow.yaml:5:3
                |  b: { <<: *a, timeout: 3s }
                |  ^
-            hint: it is one of `run`, `script`, `http`, `expr`, `wait`, `scope`, `flow`, `steps`, `choose`
+            hint: it is one of `run`, `script`, `http`, `expr`, `wait`, `scope`, `stream`, `flow`, `steps`, `choose`
 
             error[OF0104]: merge keys (`<<`) are not known here
               --> flow.yaml:5:8

@@ -277,7 +277,7 @@ outputs: { y: d.z }
               --> flow.yaml:7:31
                |  c: { flow: other.yaml, in: [inputs.xs] }
                |                              ^^^^^^^^^
-            hint: `in: { NAME: … }` names the inputs of the flow
+            hint: `in: { NAME: … }` names the inputs of the file
 
             error[OF0113]: step `d` does nothing itself, so it has no `retry`
               --> flow.yaml:8:3

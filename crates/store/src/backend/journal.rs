@@ -28,18 +28,18 @@ pub use super::error::OpenError;
 pub use recover::{OnDamage, Recovered, Torn};
 
 use super::{
-    front::{ENDED, Front},
+    front::{Attempt, ENDED, Front},
     shared::check_get,
 };
 use crate::{
     records::{CommitResult, Error, InProcessRecords, Page, Position, Records, Scan},
     state::{StandingClaim, StoreState},
-    sync::lock,
+    sync::{Mutex, lock},
     wake::{Signal, Watermark},
     world::{BoxFuture, World},
 };
 use book::Book;
-use committer::Committer;
+use committer::Log;
 use files::{Files, StoreFile};
 use onceflow_core::{Batch, Key, Row, Shard, Timestamp, batch::BatchLimits};
 use segment::{PREPARE_BYTES_MIN, Segment};
@@ -106,6 +106,8 @@ struct Inner {
     front: Front<Book>,
     files: Arc<dyn Files>,
     options: Options,
+    /// The log, until the committer has ended.
+    log: Mutex<Option<Log>>,
     /// Wakes the snapshotter.
     snapshot: Signal,
     /// Raised to [`ENDED`] when the snapshotter touches the files no more.
@@ -179,11 +181,11 @@ impl Journal {
             front: Front::new(world, opened.store, book, opened.position),
             files,
             options,
+            log: Mutex::new(Some(Log::new(segment, marker, opened.position, opened.log_bytes))),
             snapshot: Signal::default(),
             snapshotter_ended: Watermark::default(),
         });
-        let committer = Committer::new(inner.clone(), segment, marker, opened.position, opened.log_bytes);
-        inner.world.dedicate("onceflow-commit", Box::pin(committer.run()));
+        inner.world.dedicate("onceflow-commit", Box::pin(committer::run(inner.clone())));
         inner.world.dedicate("onceflow-snapshot", Box::pin(snapshotter::run(inner.clone())));
         Ok((Journal { inner }, recovered))
     }
@@ -233,7 +235,12 @@ impl Journal {
 
     fn attempt(&self, batch: &Batch) -> Result<Option<CommitResult>, Error> {
         let (world, needed) = (self.inner.world.clock(), Book::needed(batch));
-        let tried = lock(&self.inner.book).attempt(batch, needed, world)?;
+        let mut tried = lock(&self.inner.book).attempt(batch, needed, world)?;
+        if let Attempt::Decided { wake_committer, .. } = &mut tried
+            && *wake_committer
+        {
+            *wake_committer = !committer::write_here(&self.inner);
+        }
         Ok(self.inner.tell(tried))
     }
 

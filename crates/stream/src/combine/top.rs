@@ -56,4 +56,8 @@ impl<T: StreamData + Ord> Combine for TopN<T> {
     fn laws(&self) -> Laws {
         Laws::ALL
     }
+
+    fn state(&self) -> String {
+        format!("the largest {}", self.n)
+    }
 }

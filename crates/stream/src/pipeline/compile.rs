@@ -1,53 +1,38 @@
-//! Makes a runtime of a planned pipeline: stages as programs, and the rows of a pipeline that runs for the first time.
+//! Makes a runtime of a planned pipeline: stages as programs.
 
 use super::{StepNode, StepWork, sink::SinkWriter, source::io_error};
 use crate::{
-    data,
     error::StreamError,
     plan::{StepKind, StreamPlan},
     run::{
         Runtime,
         chain::AnyPush,
         control::StreamControl,
-        keys::{self, Station, StreamKeys},
-        layout::{self, EdgeLayout, StageLayout},
+        installed::InstalledPlan,
+        keys::{Station, StreamKeys},
+        layout::{EdgeLayout, StageLayout},
         options::StreamOptions,
-        partition::{Program, SHARD},
+        partition::Program,
         rest::Backlog,
-        status::InstalledPlan,
         transport::Transport,
     },
 };
-use onceflow_core::{Batch, Row};
-use onceflow_store::{Records, World, records::get_one};
+use onceflow_store::{Records, World};
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::AtomicBool},
 };
-
-/// The format of a pipeline's rows.
-const FORMAT: u32 = 6;
 
 /// The steps of a pipeline with their stages and edges.
 struct Compiled {
     steps: Vec<StepNode>,
     planned: StreamPlan,
-    stages: Vec<StageLayout>,
+    /// For each stage of the plan, its number in the store and its partitions.
+    stages: Vec<(u16, u16)>,
 }
 
-fn number(count: usize) -> u16 {
-    u16::try_from(count).expect("a pipeline has fewer than 65536 stages, edges and partitions")
-}
-
-pub(super) fn compile(
-    name: String,
-    steps: Vec<StepNode>,
-    planned: &StreamPlan,
-    options: StreamOptions,
-    (transport, control, locks): (Arc<dyn Transport>, StreamControl, Option<PathBuf>),
-    records: Arc<dyn Records>,
-    world: Arc<dyn World>,
-) -> Runtime {
+/// Returns the plan that a pipeline has in the store if it is new there.
+pub(super) fn installed(steps: &[StepNode], planned: &StreamPlan, options: StreamOptions) -> InstalledPlan {
     let partitions: Vec<u16> = (planned.stages.iter())
         .map(|stage| match &steps[stage[0]].work {
             StepWork::Source { splits, .. } => *splits,
@@ -55,36 +40,42 @@ pub(super) fn compile(
             _ => options.partitions.max(1),
         })
         .collect();
-    let edge = |(id, edge): (usize, &crate::plan::StageEdge)| EdgeLayout {
-        id: number(id),
-        from: (number(edge.from.1), partitions[edge.from.1]),
-        to: (number(edge.to.1), partitions[edge.to.1]),
-        port: edge.port,
-    };
-    let edges: Vec<EdgeLayout> = planned.edges.iter().enumerate().map(edge).collect();
-    let stages: Vec<StageLayout> = (planned.stages.iter().enumerate())
-        .map(|(stage, own)| StageLayout {
-            partitions: partitions[stage],
-            inputs: edges.iter().filter(|edge| usize::from(edge.to.0) == stage).copied().collect(),
-            outputs: edges.iter().filter(|edge| usize::from(edge.from.0) == stage).copied().collect(),
-            sinks: own.iter().filter(|step| matches!(steps[**step].work, StepWork::Sink { .. })).count(),
+    let facts: Vec<_> = steps.iter().map(|step| step.facts.clone()).collect();
+    InstalledPlan::new(&facts, planned, &partitions, options.edges)
+}
+
+/// Makes the runtime of a plan with the numbers that its stages and edges have in the store.
+pub(super) fn compile(
+    name: String,
+    steps: Vec<StepNode>,
+    (planned, installed): (StreamPlan, InstalledPlan),
+    options: StreamOptions,
+    (transport, control, locks): (Arc<dyn Transport>, StreamControl, Option<PathBuf>),
+    records: Arc<dyn Records>,
+    world: Arc<dyn World>,
+) -> Runtime {
+    let partitions = |id: u16| installed.stage(id).map_or(0, |stage| stage.partitions);
+    let edges: Vec<EdgeLayout> = (installed.edges.iter())
+        .map(|edge| EdgeLayout {
+            id: edge.id,
+            from: (edge.from.0, partitions(edge.from.0)),
+            to: (edge.to.0, partitions(edge.to.0)),
+            port: usize::from(edge.to.1),
         })
         .collect();
-    let stage_name =
-        |stage: &Vec<usize>| stage.iter().map(|step| steps[*step].facts.name.as_str()).collect::<Vec<_>>().join(" → ");
-    let stage_names = planned.stages.iter().map(stage_name).collect();
-    let sinks_of = |stage: &Vec<usize>| {
-        let sinks = stage.iter().filter(|step| matches!(steps[**step].work, StepWork::Sink { .. }));
-        sinks.map(|step| steps[*step].facts.name.clone()).collect()
-    };
-    let sink_names = planned.stages.iter().map(sinks_of).collect();
-    let states: Vec<_> = steps.iter().map(|step| step.facts.state.as_str()).filter(|state| !state.is_empty()).collect();
-    let fingerprint = format!("{FORMAT} {:?} {:?} {states:?}\n{planned}", partitions, options.edges);
-    let compiled = Compiled { steps, planned: planned.clone(), stages: stages.clone() };
+    let mut stages = vec![StageLayout::default(); usize::from(installed.next_ids.0)];
+    for own in &installed.stages {
+        stages[usize::from(own.id)] = StageLayout {
+            partitions: own.partitions,
+            inputs: edges.iter().filter(|edge| edge.to.0 == own.id).copied().collect(),
+            outputs: edges.iter().filter(|edge| edge.from.0 == own.id).copied().collect(),
+            sinks: own.sinks().map(str::to_owned).collect(),
+        };
+    }
+    let own = installed.stages.iter().map(|stage| (stage.id, stage.partitions)).collect();
+    let compiled = Compiled { steps, planned, stages: own };
     Runtime {
         keys: StreamKeys::new(&name),
-        stage_names,
-        sink_names,
         locks,
         lowered_bundles: Mutex::default(),
         backlog: Backlog::default(),
@@ -96,7 +87,10 @@ pub(super) fn compile(
         options,
         transport,
         control,
-        fingerprint,
+        plan_row: installed.to_row(),
+        installed,
+        holds_sources: AtomicBool::default(),
+        is_paused: AtomicBool::default(),
     }
 }
 
@@ -107,7 +101,8 @@ impl Compiled {
         station: Station,
         position: Option<&[u8]>,
     ) -> Result<(Program, Vec<Box<dyn SinkWriter>>), StreamError> {
-        let stage = usize::from(station.stage);
+        let stage = self.stages.iter().position(|(id, _)| *id == station.stage);
+        let stage = stage.ok_or(StreamError::Damaged("a stage is not in the plan"))?;
         let first = self.planned.stages[stage][0];
         let lifted = self.planned.edges.iter().any(|edge| edge.to.1 == stage && edge.lifted);
         let step = &self.steps[first];
@@ -120,7 +115,7 @@ impl Compiled {
         let mut writers = Vec::new();
         for step in &self.planned.stages[stage] {
             if let StepWork::Sink { sink, .. } = &self.steps[*step].work {
-                let writer = sink.open(station.partition, self.stages[stage].partitions);
+                let writer = sink.open(station.partition, self.stages[stage].1);
                 writers.push(writer.map_err(|error| io_error(&self.steps[*step].facts.name, error))?);
             }
         }
@@ -151,31 +146,5 @@ impl Compiled {
             });
         }
         (self.steps[step].fan_out)(readers)
-    }
-}
-
-/// Puts the rows of a pipeline that runs for the first time: its plan, and a queue row for every partition.
-pub(super) async fn install(runtime: &Runtime) -> Result<(), StreamError> {
-    let partitions = runtime.stages.iter().map(|stage| stage.partitions);
-    let stages = runtime.stage_names.iter().cloned().zip(partitions).collect();
-    let mut receivers: Vec<_> = runtime.stages.iter().flat_map(|stage| &stage.inputs).collect();
-    receivers.sort_by_key(|edge| edge.id);
-    let installed = InstalledPlan {
-        fingerprint: runtime.fingerprint.clone(),
-        stages,
-        sinks: runtime.sink_names.clone(),
-        receivers: receivers.iter().map(|edge| edge.to.0).collect(),
-    };
-    let (keys, plan) = (&runtime.keys, Row::from(data::encode(&installed)));
-    let mut batch = Batch::new(SHARD);
-    batch.require_absent(keys.plan()).put(keys.plan(), plan.clone());
-    batch.put(keys::pipelines().key(&runtime.name), Row::default());
-    for station in layout::stations(&runtime.stages) {
-        batch.put(keys.queue().key(station.to_bytes()), keys.ready_row());
-    }
-    let _refused_if_it_exists = runtime.records.commit(batch).await?;
-    match get_one(&*runtime.records, SHARD, keys.plan()).await? {
-        Some(stored) if stored == plan => Ok(()),
-        _ => Err(StreamError::Changed { name: runtime.name.clone() }),
     }
 }

@@ -9,7 +9,7 @@ use std::{
     fs::{self, File},
     io::{Error, ErrorKind, Result},
     os::unix::fs::PermissionsExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -126,6 +126,36 @@ impl DatedName {
             [] => Ok(Some(DatedName { pieces, unit })),
             _ => Err(format!("the same name would come again later: it lacks {}", missing.join(" and "))),
         }
+    }
+
+    /// Whether both names are the same at some times. Names without a date are those of one time: see [`Self::is_name`].
+    pub fn meets(&self, other: &DatedName) -> bool {
+        let (one, other) = (self.shape(), other.shape());
+        let fits = |(one, other): (&Option<char>, &Option<char>)| match (one, other) {
+            (Some(one), Some(other)) => one == other,
+            (Some(char), None) | (None, Some(char)) => char.is_ascii_digit(),
+            (None, None) => true,
+        };
+        one.len() == other.len() && one.iter().zip(&other).all(fits)
+    }
+
+    /// Whether this file has the name at some time.
+    pub fn is_name(&self, file: &str) -> bool {
+        self.meets(&DatedName { pieces: vec![NamePiece::Text(file.to_owned())], unit: self.unit })
+    }
+
+    /// Returns the characters of the name, `None` for each digit of a date.
+    fn shape(&self) -> Vec<Option<char>> {
+        let mut shape = Vec::new();
+        for piece in &self.pieces {
+            match piece {
+                NamePiece::Text(text) => shape.extend(text.chars().map(Some)),
+                NamePiece::Year => shape.extend([None; 4]),
+                NamePiece::DayOfYear => shape.extend([None; 3]),
+                _ => shape.extend([None; 2]),
+            }
+        }
+        shape
     }
 
     /// Returns the text that a name without a date means.
@@ -252,11 +282,9 @@ fn open(path: PathBuf) -> Result<WritingFile> {
         Ok(metadata) if metadata.permissions().readonly() => set_writable(&path, &metadata, true).map_err(named)?,
         Ok(_) => {}
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            let parent = path.parent().unwrap_or(std::path::Path::new("."));
-            fs::create_dir_all(parent).map_err(named)?;
+            make_directory(directory_of(&path)).map_err(named)?;
             let file = WritingFile::open(path.clone())?;
-            // The file's name must outlive a power failure as its bytes do.
-            File::open(parent).and_then(|parent| parent.sync_all()).map_err(named)?;
+            sync_directory(directory_of(&path)).map_err(named)?;
             return Ok(file);
         }
         Err(error) => return Err(named(error)),
@@ -264,7 +292,30 @@ fn open(path: PathBuf) -> Result<WritingFile> {
     WritingFile::open(path)
 }
 
-fn set_writable(path: &std::path::Path, metadata: &fs::Metadata, is_writable: bool) -> Result<()> {
+/// Makes a directory, and those above it.
+fn make_directory(directory: &Path) -> Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    make_directory(directory_of(directory))?;
+    match fs::create_dir(directory) {
+        // Another partition was faster.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && directory.is_dir() => {}
+        made => made?,
+    }
+    sync_directory(directory_of(directory))
+}
+
+/// Lets the names in a directory outlive a power failure, as the bytes of its files do.
+fn sync_directory(directory: &Path) -> Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn set_writable(path: &Path, metadata: &fs::Metadata, is_writable: bool) -> Result<()> {
     let mode = metadata.permissions().mode();
     let mode = if is_writable { mode | 0o200 } else { mode & !0o222 };
     fs::set_permissions(path, fs::Permissions::from_mode(mode))

@@ -4,7 +4,11 @@
 //! Everything is bounded: the size of a body, the time to send it, connections, and the bytes that wait to be read. With
 //! more, a client is told to come again.
 
-use super::source::{NextRecord, SplitReader, StreamSource, number_at};
+use super::{
+    http_guard::{KnownHeaders, RequiredHeaders},
+    secret::SecretText,
+    source::{NextRecord, SplitReader, StreamSource, number_at},
+};
 use crate::{data::StreamData, event_time::EventTime, pipeline::tail::Clock, run::control::StreamControl};
 use bytes::Bytes;
 use futures_util::future::{Either, select};
@@ -77,6 +81,7 @@ pub type DecodeRequest<T> =
 pub struct HttpIngest<T> {
     address: SocketAddr,
     out_of_order_ms: i64,
+    required: RequiredHeaders,
     shared: Arc<Ingest<T>>,
 }
 
@@ -110,7 +115,17 @@ impl<T: StreamData> HttpIngest<T> {
     pub fn new(address: SocketAddr, control: StreamControl, clock: Clock, decode: DecodeRequest<T>) -> Self {
         let queue = Queue { records: VecDeque::new(), bytes: 0, next: 0, waiting: VecDeque::new(), has_reader: false };
         let shared = Arc::new(Ingest { decode, control, clock, queue: Mutex::new(queue) });
-        HttpIngest { address, out_of_order_ms: 0, shared }
+        HttpIngest { address, out_of_order_ms: 0, required: RequiredHeaders::default(), shared }
+    }
+
+    /// Answers 401 to requests without this header, such as a token. Its value is made when the source is opened, and shown
+    /// nowhere.
+    ///
+    /// # Errors
+    /// If this cannot be the name of a header.
+    pub fn require_header(mut self, name: &str, value: SecretText) -> std::result::Result<Self, String> {
+        self.required.add(name, value)?;
+        Ok(self)
     }
 
     /// Records may be up to this much earlier than one before them; others are late.
@@ -129,7 +144,8 @@ impl<T: StreamData> StreamSource for HttpIngest<T> {
 
     fn open(&self, _: u16, position: Option<&[u8]>) -> Result<Box<dyn SplitReader<(String, T)>>> {
         let read = number_at(position)?;
-        let listening = Listening::start(self.address, self.shared.clone())?;
+        let required = Arc::new(self.required.reveal()?);
+        let listening = Listening::start(self.address, (self.shared.clone(), required))?;
         let mut queue = self.shared.queue();
         (queue.next, queue.has_reader) = (read, true);
         drop(queue);
@@ -224,7 +240,7 @@ struct Listening {
 }
 
 impl Listening {
-    fn start<T: StreamData>(address: SocketAddr, shared: Arc<Ingest<T>>) -> Result<Self> {
+    fn start<T: StreamData>(address: SocketAddr, shared: (Arc<Ingest<T>>, Arc<KnownHeaders>)) -> Result<Self> {
         let named = |error| Error::other(format!("cannot listen at {address}: {error}"));
         let listener = TcpListener::bind(address).map_err(named)?;
         let (address, stops) = (listener.local_addr().map_err(named)?, Arc::new(AtomicBool::new(false)));
@@ -293,14 +309,19 @@ impl Drop for ConnectionSlot {
 
 async fn serve<T: StreamData>(
     stream: TcpStream,
-    shared: Arc<Ingest<T>>,
+    (shared, required): (Arc<Ingest<T>>, Arc<KnownHeaders>),
 ) -> std::result::Result<(), Box<dyn std::error::Error + Send + Sync>> {
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;
     let io = TokioIo::new(tokio::net::TcpStream::from_std(stream)?);
     let service = service_fn(move |request| {
-        let shared = shared.clone();
-        async move { Ok::<_, Infallible>(answer(&shared, request).await) }
+        let (shared, required) = (shared.clone(), required.clone());
+        async move {
+            Ok::<_, Infallible>(match required.admits(request.headers()) {
+                true => answer(&shared, request).await,
+                false => told(StatusCode::UNAUTHORIZED, "error", "a header that says who you are is missing, or wrong"),
+            })
+        }
     });
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(Duration::from_millis(REQUEST_MS_MAX));

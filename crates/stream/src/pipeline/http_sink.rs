@@ -185,21 +185,32 @@ impl HttpWriter {
         }
     }
 
+    /// The address without a password, which no message may show.
+    fn shown_url(&self) -> Url {
+        let mut url = self.sink.url.clone();
+        // Both can only fail for an address without a host, which was refused.
+        let (_, _) = (url.set_password(None), url.set_username(""));
+        url
+    }
+
     /// Replaces the values of headers in the words of a server, which may repeat what it was sent.
     fn masked(&self, said: String) -> String {
         let values = self.headers.values().filter(|value| value.is_sensitive());
         values.filter_map(|value| std::str::from_utf8(value.as_bytes()).ok()).fold(said, |said, value| {
             // A scheme such as `Bearer` is no secret, the word behind it is.
             let secret = value.rsplit(' ').next().unwrap_or(value);
-            if secret.is_empty() { said } else { said.replace(secret, "***") }
+            [value, secret]
+                .into_iter()
+                .filter(|secret| !secret.is_empty())
+                .fold(said, |said, it| said.replace(it, "***"))
         })
     }
 
     /// Sends a body until the server has taken or refused it.
     async fn post(&self, key: &str, body: Vec<u8>) -> Result<()> {
-        let (url, mut pause_ms) = (&self.sink.url, PAUSE_MS_MIN);
+        let (url, mut pause_ms) = (self.shown_url(), PAUSE_MS_MIN);
         loop {
-            let request = self.client.post(url.clone()).headers(self.headers.clone()).header(KEY_HEADER, key);
+            let request = self.client.post(self.sink.url.clone()).headers(self.headers.clone()).header(KEY_HEADER, key);
             let sent = request.body(body.clone()).send().await;
             let wait_ms = match sent {
                 Ok(answer) if answer.status().is_success() => return Ok(()),
@@ -210,10 +221,10 @@ impl HttpWriter {
                 }
                 Ok(answer) => {
                     let status = answer.status();
-                    let begins: String =
-                        answer.text().await.unwrap_or_default().trim().chars().take(SHOWN_CHARS_MAX).collect();
+                    // Masked as a whole: a secret that is cut off would not be known any more.
+                    let text = self.masked(answer.text().await.unwrap_or_default());
+                    let begins: String = text.trim().chars().take(SHOWN_CHARS_MAX).collect();
                     let sent: String = String::from_utf8_lossy(&body).chars().take(SHOWN_CHARS_MAX).collect();
-                    let begins = self.masked(begins);
                     let said = if begins.is_empty() { String::new() } else { format!(", {begins:?}") };
                     return Err(Error::other(format!("POST {url} was refused with {status}{said}; sent was {sent}")));
                 }

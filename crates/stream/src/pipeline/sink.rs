@@ -9,7 +9,7 @@ use std::{
     io::{Error, Write},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 /// Some records of one partition for a sink, encoded one after the other.
@@ -120,7 +120,7 @@ pub trait SinkWriter: Send {
         Ok(())
     }
 
-    /// What was written to a sealed part is not there any more: it was moved away. A late record begins the part anew.
+    /// The bytes of a sealed part are not there any more: they were moved away. A late record begins the part anew.
     ///
     /// # Errors
     /// If that cannot be known; the pipeline ends with this error.
@@ -264,19 +264,37 @@ impl SinkWriter for WritingFile {
 }
 
 /// Standard output. It cannot take anything back: after a crash the last records may be printed again.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct StdoutSink;
+#[derive(Clone)]
+pub struct StdoutSink(Arc<Mutex<dyn Write + Send>>);
+
+impl StdoutSink {
+    /// Returns the sink that writes to the standard output of this process.
+    pub fn new() -> Self {
+        StdoutSink::of(std::io::stdout())
+    }
+
+    /// Returns the sink that writes to something else in the same way.
+    pub fn of(output: impl Write + Send + 'static) -> Self {
+        StdoutSink(Arc::new(Mutex::new(output)))
+    }
+}
+
+impl Default for StdoutSink {
+    fn default() -> Self {
+        StdoutSink::new()
+    }
+}
 
 impl StreamSink for StdoutSink {
     fn open(&self, _: u16, _: u16) -> std::io::Result<Box<dyn SinkWriter>> {
-        Ok(Box::new(StdoutSink))
+        Ok(Box::new(self.clone()))
     }
 }
 
 impl SinkWriter for StdoutSink {
     fn write(&mut self, chunk: &SinkChunk) -> std::io::Result<()> {
-        let mut stdout = std::io::stdout().lock();
-        stdout.write_all(&chunk.bytes)?;
-        stdout.flush()
+        let mut output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        output.write_all(&chunk.bytes)?;
+        output.flush()
     }
 }

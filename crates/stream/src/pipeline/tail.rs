@@ -5,6 +5,11 @@
 //! is always one of the file that is furthest behind, so that many files of the same time need little state, and none
 //! of them is late.
 
+mod find;
+mod given;
+
+pub use given::{GivenFile, GivenFiles};
+
 use super::{
     content::{Content, id_of, named, unless_gone},
     lines::{LineDecoder, decode, watermark},
@@ -18,7 +23,6 @@ use serde::{Deserialize, Serialize};
 use std::{
     fs::File,
     io::{Error, Result, Seek},
-    os::unix::fs::DirEntryExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -198,33 +202,11 @@ impl<T: StreamData> StreamSource for FollowedFiles<T> {
         let now_ms = (settings.clock)();
         let mut tailing = Tailing { settings, files: Vec::new(), looked_ms: now_ms, now_ms, calls: 0, bytes_read: 0 };
         for position in &positions {
-            tailing.files.extend(find(position)?);
+            tailing.files.extend(find::find(position)?);
         }
         tailing.look()?;
         Ok(Box::new(tailing))
     }
-}
-
-/// Finds a file again: at its path, or, if it was renamed, beside it. One that was removed, or moved to where it is not
-/// looked for, is left out: its other lines are not read.
-fn find(position: &FilePosition) -> Result<Option<TailedFile>> {
-    let is_it = |path: &Path| -> Result<bool> {
-        let metadata = unless_gone(path.metadata()).map_err(named(path))?;
-        Ok(metadata.is_some_and(|metadata| id_of(&metadata) == position.id))
-    };
-    if is_it(&position.path)? {
-        return TailedFile::open(&position.path)?.resume(position);
-    }
-    let directory = position.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let Some(entries) = unless_gone(std::fs::read_dir(directory)).map_err(named(directory))? else { return Ok(None) };
-    for entry in entries {
-        let entry = entry.map_err(named(directory))?;
-        // The inode of an entry is known without reading it, so a neighbour that may not be read does no harm.
-        if entry.ino() == position.id.1 && is_it(&entry.path())? {
-            return TailedFile::open(&entry.path())?.resume(position);
-        }
-    }
-    Ok(None)
 }
 
 impl<T> Tailing<T> {

@@ -6,6 +6,7 @@ use super::{
     facts,
     sink::{SinkPart, StreamSink},
     source::{StreamSource, open_split},
+    type_name::{name_of, outer_name_of},
 };
 use crate::{
     catalog::segments::ExternalId,
@@ -13,7 +14,7 @@ use crate::{
     data::{self, StreamData},
     error::StreamError,
     event_time::EventTime,
-    plan::StepKind,
+    plan::{StateFact, StepKind},
     run::{
         bundle::Bundle,
         chain::{AnyPush, BoxPush, Each, Last, StageProgram, StatelessProgram, any, fan_out, sender, typed},
@@ -30,9 +31,14 @@ use crate::{
         process::{KeyedProcess, ProcessProgram},
         session::SessionProgram,
     },
+    upgrade::KIND,
     window::Windowing,
 };
-use std::{marker::PhantomData, sync::Arc};
+use std::{
+    fmt,
+    marker::PhantomData,
+    sync::{Arc, PoisonError},
+};
 
 /// The reason why a step gives nothing for a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,8 +91,10 @@ impl Pipeline {
             open: Arc::new(move |split, position, next| open_split(&*source, &own, split, position, next)),
         };
         let (fan_out, sender) = (fan_out::<S::Item> as fn(_) -> _, sender::<S::Item> as fn(_) -> _);
-        let step = self.add(StepNode { facts: facts(name, StepKind::Source, Vec::new()), work, fan_out, sender });
-        Stream { steps: self.steps.clone(), step, of: PhantomData }
+        let step =
+            self.add(StepNode { facts: facts::<S::Item>(name, StepKind::Source, Vec::new()), work, fan_out, sender });
+        let stream = Stream { steps: self.steps.clone(), step, of: PhantomData };
+        stream.keeps([StateFact::new(KIND, outer_name_of::<S>())])
     }
 }
 
@@ -103,9 +111,26 @@ where
     }
 }
 
+impl<T> Stream<T> {
+    /// Adds what the rows of its step depend on.
+    fn keeps(self, facts: impl IntoIterator<Item = StateFact>) -> Self {
+        let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        steps[self.step].facts.state.extend(facts);
+        drop(steps);
+        self
+    }
+}
+
 impl<T: StreamData> Stream<T> {
+    /// Says something that the state of this step depends on and that its types do not tell: of a source, which bytes its
+    /// positions are positions in. A pipeline of the same name goes on with that state only while the value is the same.
+    #[must_use]
+    pub fn state_depends_on(self, field: &str, value: impl fmt::Display) -> Self {
+        self.keeps([StateFact::new(field, value)])
+    }
+
     fn then<U: StreamData>(&self, name: &str, kind: StepKind, inputs: Vec<usize>, work: StepWork) -> Stream<U> {
-        let node = StepNode { facts: facts(name, kind, inputs), work, fan_out: fan_out::<U>, sender: sender::<U> };
+        let node = StepNode { facts: facts::<U>(name, kind, inputs), work, fan_out: fan_out::<U>, sender: sender::<U> };
         Stream { steps: self.steps.clone(), step: add(&self.steps, node), of: PhantomData }
     }
 
@@ -204,7 +229,8 @@ impl<T: StreamData> Stream<T> {
         let senders: Vec<Arc<dyn Fn(usize, bool) -> AnyPush + Send + Sync>> =
             vec![Arc::new(move |edge, _| id_sender(id.clone(), edge))];
         let work = StepWork::Stateful { senders, program: Arc::new(program) };
-        self.then(name, StepKind::Stateful, vec![self.step], work)
+        let facts = [StateFact::new(KIND, "once per id"), StateFact::new("horizon", format!("{horizon_ms} ms"))];
+        self.then::<T>(name, StepKind::Stateful, vec![self.step], work).keeps(facts)
     }
 
     /// Calls something outside for each record; its result is a record with the same time.
@@ -220,14 +246,15 @@ impl<T: StreamData> Stream<T> {
         let senders: Vec<Arc<dyn Fn(usize, bool) -> AnyPush + Send + Sync>> =
             vec![Arc::new(|edge, _| spread_sender::<T>(edge))];
         let work = StepWork::Stateful { senders, program: Arc::new(program) };
-        self.then(name, StepKind::Stateful, vec![self.step], work)
+        let facts = [StateFact::new(KIND, "calls"), StateFact::new("records", name_of::<T>())];
+        self.then::<C::Out>(name, StepKind::Stateful, vec![self.step], work).keeps(facts)
     }
 
     /// Starts a stage here: what follows runs apart from what comes before, with its own commits.
     #[must_use]
     pub fn break_stage(&self, name: &str) -> Stream<T> {
         let stream = self.map(name, |record| record);
-        let mut steps = self.steps.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
         steps[stream.step].facts.is_break = true;
         drop(steps);
         stream
@@ -238,7 +265,7 @@ impl<T: StreamData> Stream<T> {
     #[must_use]
     pub fn gather(&self, name: &str) -> Stream<T> {
         let stream = self.map(name, |record| record);
-        let mut steps = self.steps.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
         steps[stream.step].facts.kind = StepKind::Gather;
         drop(steps);
         stream
@@ -334,6 +361,13 @@ impl<A: StreamData, B: StreamData> Stream<Side<A, B>> {
 }
 
 impl<K: StreamData, V: StreamData> KeyedStream<K, V> {
+    /// Says something that the state of the steps that read this stream depends on and that its types do not tell, such as
+    /// how the key is made. A pipeline of the same name goes on with that state only while the value is the same.
+    #[must_use]
+    pub fn state_depends_on(self, field: &str, value: impl fmt::Display) -> Self {
+        KeyedStream { keyed: self.keyed.state_depends_on(field, value) }
+    }
+
     /// Combines the records of each key and window.
     pub fn combine<C: Combine<In = V>>(
         &self,
@@ -366,7 +400,19 @@ impl<K: StreamData, V: StreamData> KeyedStream<K, V> {
     ) -> Stream<O> {
         windowing.kind.assert_positive();
         let kind = StepKind::Combine { laws: combine.laws(), windowing };
-        let state = format!("{name}: {windowing:?} {}", combine.state());
+        let combined = match combine.state() {
+            state if state.is_empty() => outer_name_of::<C>(),
+            state => state,
+        };
+        let state = [
+            StateFact::new(KIND, "combine"),
+            StateFact::new("window", windowing.kind),
+            StateFact::new("trigger", windowing.trigger),
+            StateFact::new("lateness", format!("{} ms", windowing.lateness_ms)),
+            StateFact::new("combine", combined),
+            StateFact::new("key type", name_of::<K>()),
+            StateFact::new("state type", name_of::<C::Acc>()),
+        ];
         let sending = combine.clone();
         let sender = move |edge, is_lifted| match is_lifted {
             true => lifted_sender::<K, C>(sending.clone(), windowing, edge),
@@ -380,9 +426,8 @@ impl<K: StreamData, V: StreamData> KeyedStream<K, V> {
             }
         };
         let work = StepWork::Stateful { senders: vec![Arc::new(sender)], program: Arc::new(program) };
-        let combined = self.keyed.then(name, kind, vec![self.keyed.step], work);
-        let mut steps = combined.steps.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        steps[combined.step].facts.state = state;
+        let combined = self.keyed.then(name, kind, vec![self.keyed.step], work).keeps(state);
+        let mut steps = combined.steps.lock().unwrap_or_else(PoisonError::into_inner);
         steps[combined.step].facts.gives_late = outputs.late.is_some();
         drop(steps);
         combined
@@ -399,7 +444,13 @@ impl<K: StreamData, V: StreamData> KeyedStream<K, V> {
         let senders: Vec<Arc<dyn Fn(usize, bool) -> AnyPush + Send + Sync>> =
             vec![Arc::new(|edge, _| keyed_sender::<K, V>(edge)), Arc::new(|edge, _| keyed_sender::<K, W>(edge))];
         let work = StepWork::Stateful { senders, program: Arc::new(program) };
-        self.keyed.then(name, StepKind::Stateful, vec![self.keyed.step, table.keyed.step], work)
+        let inputs = vec![self.keyed.step, table.keyed.step];
+        self.keyed.then::<(K, V, Option<W>)>(name, StepKind::Stateful, inputs, work).keeps([
+            StateFact::new(KIND, "lookup"),
+            StateFact::new("key type", name_of::<K>()),
+            StateFact::new("records", name_of::<V>()),
+            StateFact::new("rows", name_of::<W>()),
+        ])
     }
 
     /// Keeps state and timers of one's own per key. `make` makes the process of a partition.
@@ -414,7 +465,11 @@ impl<K: StreamData, V: StreamData> KeyedStream<K, V> {
         let senders: Vec<Arc<dyn Fn(usize, bool) -> AnyPush + Send + Sync>> =
             vec![Arc::new(|edge, _| keyed_sender::<K, V>(edge))];
         let work = StepWork::Stateful { senders, program: Arc::new(program) };
-        self.keyed.then(name, StepKind::Stateful, vec![self.keyed.step], work)
+        self.keyed.then::<P::Out>(name, StepKind::Stateful, vec![self.keyed.step], work).keeps([
+            StateFact::new(KIND, "process"),
+            StateFact::new("key type", name_of::<K>()),
+            StateFact::new("state type", name_of::<P::State>()),
+        ])
     }
 
     /// Joins with another stream of the same keys: every pair of records that `range` lets meet, once.
@@ -425,6 +480,12 @@ impl<K: StreamData, V: StreamData> KeyedStream<K, V> {
         let senders: Vec<Arc<dyn Fn(usize, bool) -> AnyPush + Send + Sync>> =
             vec![Arc::new(|edge, _| keyed_sender::<K, V>(edge)), Arc::new(|edge, _| keyed_sender::<K, W>(edge))];
         let work = StepWork::Stateful { senders, program: Arc::new(program) };
-        self.keyed.then(name, StepKind::Stateful, vec![self.keyed.step, other.keyed.step], work)
+        let inputs = vec![self.keyed.step, other.keyed.step];
+        self.keyed.then::<(K, V, W)>(name, StepKind::Stateful, inputs, work).keeps([
+            StateFact::new(KIND, "join"),
+            StateFact::new("range", range),
+            StateFact::new("key type", name_of::<K>()),
+            StateFact::new("records", format!("{} and {}", name_of::<V>(), name_of::<W>())),
+        ])
     }
 }

@@ -4,13 +4,11 @@
 //! A bundle names the cells it needs before it runs; those that are not in memory are read together. Changed cells are
 //! encoded once, when the bundle commits, however many records changed them.
 
+use super::hashed::HashedMap;
 use crate::data::{self, BadValue, StreamData};
-use foldhash::fast::FixedState;
 use onceflow_core::{Batch, Group, Key, Name, Row};
-use std::{
-    any::Any,
-    collections::{BTreeMap, HashMap},
-};
+use std::{any::Any, collections::BTreeMap};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Cells that are kept in memory between bundles; with more, all are dropped and read again when needed.
 const CELLS_KEPT_MAX: usize = 1 << 18;
@@ -25,7 +23,9 @@ pub(crate) struct CellId(u32);
 /// The state of a partition.
 pub(crate) struct Cells {
     group: Group,
-    places: HashMap<Name, CellId, FixedState>,
+    /// By the hash of a name, the cell with that name, or the first of several: names are with the cells only, so that
+    /// looking one up reads little memory.
+    places: HashedMap<CellId>,
     cells: Vec<Cell>,
     /// Places of cells that have left memory.
     vacant: Vec<CellId>,
@@ -47,6 +47,8 @@ pub(crate) struct Cells {
 
 struct Cell {
     name: Name,
+    /// The next cell whose name has the same hash.
+    next: Option<CellId>,
     content: CellContent,
     /// The store has a row.
     is_stored: bool,
@@ -58,6 +60,8 @@ struct Cell {
 }
 
 enum CellContent {
+    /// No cell is at the place.
+    Vacant,
     Unread,
     Absent,
     Encoded(Row),
@@ -86,7 +90,9 @@ impl CellContent {
     #[inline]
     fn live<S: StreamData>(&mut self) -> Result<&mut Option<S>, BadValue> {
         match &*self {
-            CellContent::Unread => unreachable!("a cell is named before the bundle runs, so that it is read"),
+            CellContent::Vacant | CellContent::Unread => {
+                unreachable!("a cell is named before the bundle runs, so that it is read")
+            }
             CellContent::Absent => *self = CellContent::Live(Box::new(None::<S>)),
             CellContent::Encoded(row) => *self = CellContent::Live(Box::new(Some(data::decode::<S>(row)?))),
             CellContent::Live(_) => {}
@@ -102,7 +108,7 @@ impl Cells {
     pub(crate) fn new(group: Group) -> Self {
         Cells {
             group,
-            places: HashMap::default(),
+            places: HashedMap::default(),
             cells: Vec::new(),
             vacant: Vec::new(),
             maybe_absent: Vec::new(),
@@ -117,10 +123,7 @@ impl Cells {
 
     /// Names a cell that the bundle will use.
     pub(crate) fn need(&mut self, name: &[u8], bundle: u64) -> CellId {
-        let id = match self.places.get(name) {
-            Some(id) => *id,
-            None => self.place(name, CellContent::Unread, false),
-        };
+        let id = self.find_or_place(name);
         let cell = &mut self.cells[id.0 as usize];
         if std::mem::replace(&mut cell.named_in, bundle) != bundle {
             self.touched += 1;
@@ -131,10 +134,33 @@ impl Cells {
         id
     }
 
-    fn place(&mut self, name: &[u8], content: CellContent, is_stored: bool) -> CellId {
-        let name = Name::new(name);
-        let cell = Cell { name: name.clone(), content, is_stored, is_changed: false, named_in: u64::MAX, bytes: 0 };
-        let id = match self.vacant.pop() {
+    fn find_or_place(&mut self, name: &[u8]) -> CellId {
+        let hash = xxh3_64(name);
+        let first = self.places.get(&hash).copied();
+        let mut found = first;
+        while let Some(id) = found {
+            let cell = &self.cells[id.0 as usize];
+            if cell.name.as_bytes() == name {
+                return id;
+            }
+            found = cell.next;
+        }
+        let id = self.place(name, first);
+        self.places.insert(hash, id);
+        id
+    }
+
+    fn place(&mut self, name: &[u8], next: Option<CellId>) -> CellId {
+        let cell = Cell {
+            name: Name::new(name),
+            next,
+            content: CellContent::Unread,
+            is_stored: false,
+            is_changed: false,
+            named_in: u64::MAX,
+            bytes: 0,
+        };
+        match self.vacant.pop() {
             Some(id) => {
                 self.cells[id.0 as usize] = cell;
                 id
@@ -143,17 +169,36 @@ impl Cells {
                 self.cells.push(cell);
                 CellId(u32::try_from(self.cells.len() - 1).expect("a partition keeps fewer cells in memory"))
             }
-        };
-        self.places.insert(name, id);
-        id
+        }
+    }
+
+    /// Makes the place of a cell vacant.
+    fn leave(&mut self, id: CellId) {
+        let (hash, next) = (xxh3_64(self.cells[id.0 as usize].name.as_bytes()), self.cells[id.0 as usize].next);
+        match self.places.get(&hash).copied() {
+            Some(first) if first == id => match next {
+                Some(next) => drop(self.places.insert(hash, next)),
+                None => drop(self.places.remove(&hash)),
+            },
+            first => {
+                let mut before = first.expect("a cell is found by the hash of its name");
+                while self.cells[before.0 as usize].next != Some(id) {
+                    before = self.cells[before.0 as usize].next.expect("a cell is behind the first of its hash");
+                }
+                self.cells[before.0 as usize].next = next;
+            }
+        }
+        self.vacant.push(id);
+    }
+
+    /// The state of a cell is in memory, or known to be absent: it need not be read.
+    pub(crate) fn is_read(&self, id: CellId) -> bool {
+        !matches!(self.cells[id.0 as usize].content, CellContent::Unread)
     }
 
     /// Takes in a row that a scan found; a cell in memory is as it was committed, so it stays.
     pub(crate) fn found(&mut self, name: &Name, row: &Row, bundle: u64) -> CellId {
-        let id = match self.places.get(name) {
-            Some(id) => *id,
-            None => self.place(name.as_bytes(), CellContent::Unread, false),
-        };
+        let id = self.find_or_place(name.as_bytes());
         let cell = &mut self.cells[id.0 as usize];
         if matches!(cell.content, CellContent::Unread) {
             (cell.content, cell.is_stored, cell.bytes) = (CellContent::Encoded(row.clone()), true, row.len());
@@ -304,11 +349,12 @@ impl Cells {
             self.bytes = 0;
         }
         // Windows end all the time: their cells must not stay.
-        for id in self.maybe_absent.drain(..) {
-            let cell = &self.cells[id.0 as usize];
-            if matches!(cell.content, CellContent::Absent) && self.places.get(&cell.name) == Some(&id) {
-                self.places.remove(&cell.name);
-                self.vacant.push(id);
+        for id in std::mem::take(&mut self.maybe_absent) {
+            // One that left already is noted twice.
+            let cell = &mut self.cells[id.0 as usize];
+            if matches!(cell.content, CellContent::Absent) {
+                cell.content = CellContent::Vacant;
+                self.leave(id);
             }
         }
     }

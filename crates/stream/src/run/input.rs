@@ -19,6 +19,7 @@ use crate::{
 };
 use onceflow_core::{Key, Name, Row, limits::GET_KEYS_MAX};
 use onceflow_store::records::{Scan, get_one};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Blocks of the inbox that one bundle takes.
 const BLOCKS_MAX: usize = 64;
@@ -68,7 +69,7 @@ impl Partition {
         let (limit, mut taken) = (self.room.records, 0);
         let Program::Source(source) = &mut self.program else { unreachable!("the caller looked") };
         let (mut ended, mut is_full) = (false, true);
-        let limit = if self.runtime.control.is_draining() { 0 } else { limit };
+        let limit = if self.runtime.holds_sources.load(Relaxed) { 0 } else { limit };
         let read_before = source.bytes_read();
         while taken < limit
             && self.bundle.bytes < BUNDLE_BYTES
@@ -88,8 +89,13 @@ impl Partition {
                 }
             }
         }
-        if is_full && taken > 0 {
-            self.runtime.backlog.begin(self.runtime.world.clock(), self.runtime.options.gather_ms);
+        match is_full {
+            true if taken > 0 => {
+                let (now, gather_ms) = (self.runtime.world.clock(), self.runtime.options.gather_ms);
+                self.runtime.backlog.begin(self.station, now, gather_ms);
+            }
+            true => {}
+            false => self.runtime.backlog.end(self.station),
         }
         if taken > 0 {
             let position = source.position();
@@ -100,6 +106,10 @@ impl Partition {
             effects.push(Effect::TellSource(position));
         }
         self.meta.counts.records_in += taken as u64;
+        // The watermark of a source may follow the clock: windows of a paused pipeline stay open.
+        if self.runtime.is_paused.load(Relaxed) {
+            return Ok(self.meta.watermark_in);
+        }
         Ok(if ended { EventTime::MAX } else { source.watermark() })
     }
 
@@ -121,6 +131,7 @@ impl Partition {
         }
         let limit = if published.is_some() { BLOCKS_SEEN_MAX } else { BLOCKS_MAX };
         let page = records.scan(SHARD, Scan::of(inbox, limit)).await?;
+        self.rest.has_room &= !page.more && page.rows.len() <= BLOCKS_MAX;
         if let Some(watermark) = published.filter(|_| !page.more) {
             let names = page.rows.iter().map(|(name, _)| name.clone()).collect();
             self.coming_watermark = Some((watermark, names));

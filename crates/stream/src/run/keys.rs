@@ -3,7 +3,9 @@
 //! | group | rows |
 //! |---|---|
 //! | `streams` | a row for every pipeline |
-//! | `stream/NAME` | `plan`; `result`; per partition its meta row (`m`) and what it tells the others (`p`) |
+//! | `stream/NAME` | `plan`; `result`; `desired`, what was asked of it from outside; per partition its meta row (`m`) and what it tells the others (`p`) |
+//! | `savepoints`; `savepoint/NAME…` | a row for every savepoint; its rows, as of a pipeline |
+//! | `stream-copies` | a row for every copy that is being made: of a pipeline as a savepoint, or back |
 //! | queue `stream/NAME` | a row per partition that has not ended; its claim is the right to be the partition's one writer |
 //! | `stream/NAME/in…`, `/out…`, `/state…` | inbox, outbox and keyed state of a partition |
 //! | `stream/NAME/parts…` | the places in the parts of its sinks, such as the files of days |
@@ -45,6 +47,19 @@ impl StreamKeys {
         StreamKeys { prefix: format!("stream/{name}") }
     }
 
+    /// Names the rows of a savepoint, which are those of a pipeline.
+    pub(crate) fn of_savepoint(name: &str) -> Self {
+        StreamKeys { prefix: format!("savepoint/{name}") }
+    }
+
+    pub(crate) fn of_prefix(prefix: &str) -> Self {
+        StreamKeys { prefix: prefix.to_owned() }
+    }
+
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
     pub(crate) fn rows(&self) -> Group {
         Group::rows(&self.prefix)
     }
@@ -59,6 +74,10 @@ impl StreamKeys {
 
     pub(crate) fn result(&self) -> Key {
         self.rows().key("result")
+    }
+
+    pub(crate) fn desired(&self) -> Key {
+        self.rows().key("desired")
     }
 
     pub(crate) fn meta(&self, station: Station) -> Key {
@@ -110,6 +129,11 @@ impl StreamKeys {
         let station = self.of("/ids", station);
         Group::rows([station.id(), &bucket_end.to_sortable()].concat())
     }
+}
+
+/// The rows of all savepoints, by their names.
+pub(crate) fn savepoints() -> Group {
+    Group::rows("savepoints")
 }
 
 /// The rows of all pipelines, by their names.

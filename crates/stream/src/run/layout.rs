@@ -15,13 +15,14 @@ pub(crate) struct EdgeLayout {
     pub(crate) port: usize,
 }
 
-/// A stage.
-#[derive(Clone, Debug)]
+/// A stage; one that the pipeline had earlier and has no more is without partitions.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct StageLayout {
     pub(crate) partitions: u16,
     pub(crate) inputs: Vec<EdgeLayout>,
     pub(crate) outputs: Vec<EdgeLayout>,
-    pub(crate) sinks: usize,
+    /// The names of its sinks.
+    pub(crate) sinks: Vec<String>,
 }
 
 impl StageLayout {

@@ -25,13 +25,19 @@ impl Partition {
     /// Reads a claimed partition.
     pub(crate) async fn load(runtime: Arc<Runtime>, claim: PartitionClaim) -> Result<Self, Stop> {
         let (station, keys) = (claim.station, runtime.keys.clone());
+        // All at one moment: a changed pipeline replaces the meta row together with the plan, so that a bundle of the
+        // earlier one is refused.
+        let rows = runtime.records.get(SHARD, &[keys.meta(station), keys.published(station), keys.plan()]).await?;
+        let [meta_row, published, plan] =
+            <[_; 3]>::try_from(rows).map_err(|_| StreamError::Damaged("rows are missing"))?;
+        if plan.as_ref() != Some(&runtime.plan_row) {
+            return Err(Stop::Failed(StreamError::Superseded { name: runtime.name.clone() }));
+        }
         let layout = runtime.stages.get(usize::from(station.stage)).ok_or(StreamError::Damaged("an unknown stage"))?;
         let destinations = layout.destinations();
-        let rows = runtime.records.get(SHARD, &[keys.meta(station), keys.published(station)]).await?;
-        let [meta_row, published] = <[_; 2]>::try_from(rows).map_err(|_| StreamError::Damaged("rows are missing"))?;
         let meta = match &meta_row {
             Some(row) => Meta::from_row(row)?,
-            None => Meta::new(1, &destinations, layout.sinks),
+            None => Meta::new(1, &destinations, layout.sinks.len()),
         };
         let mut catalog = Catalog::new(runtime.options.bucket_ms);
         for bucket in &meta.buckets {
@@ -54,7 +60,7 @@ impl Partition {
         };
         let published = published.map(|row| Published::from_row(Some(&row)));
         let mut partition = Partition {
-            bundle: Bundle::new(&destinations, layout.sinks, usize::from(station.partition)),
+            bundle: Bundle::new(&destinations, layout.sinks.len(), usize::from(station.partition)),
             cells: Cells::new(keys.state(station)),
             outbox: Outbox::new(writers),
             arrived: VecDeque::new(),

@@ -1,6 +1,7 @@
 //! The row of a partition that every bundle replaces: bundle number, positions, sequence numbers, watermarks, counts.
 //! A bundle requires the row as it was read, so of two writers one is refused, and repeating a bundle is harmless.
 
+use super::keys::{Station, StreamKeys};
 use crate::{
     data,
     error::StreamError,
@@ -8,7 +9,7 @@ use crate::{
     identity::{Stamp, Stamper},
     pipeline::sink::SinkChunk,
 };
-use onceflow_core::Row;
+use onceflow_core::{Group, Row};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -62,6 +63,12 @@ impl Meta {
             counts: Counts::default(),
             has_ended: false,
         }
+    }
+
+    /// Returns the groups of its catalogs: one for every time bucket.
+    pub(crate) fn catalog_groups(&self, keys: &StreamKeys, station: Station) -> Vec<Group> {
+        let seen = self.buckets.iter().map(|bucket| keys.seen(station, *bucket));
+        seen.chain(self.client_ids.buckets.iter().map(|bucket| keys.client_ids(station, *bucket))).collect()
     }
 
     pub(crate) fn to_row(&self) -> Row {

@@ -1,7 +1,9 @@
 //! The settings of a running pipeline.
 
+use serde::{Deserialize, Serialize};
+
 /// The way records take between stages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EdgeMode {
     /// The sender's commit writes into the receiver's inbox: exactly once because it is one commit.
     Local,
@@ -29,8 +31,8 @@ pub struct StreamOptions {
     pub lease_ms: u64,
     /// A worker without anything to do looks again after this long, unless it is woken before.
     pub idle_ms: u64,
-    /// While a source has more records than one bundle takes, input of later stages gathers for up to this long, so that
-    /// fewer and larger bundles are committed. A source that has caught up makes nothing wait.
+    /// While a source has more records than one bundle takes, input of later stages gathers for as long as that has lasted,
+    /// and up to this long, so that fewer and larger bundles are committed. A source that has caught up makes nothing wait.
     pub gather_ms: u64,
 }
 
@@ -45,7 +47,7 @@ impl Default for StreamOptions {
             resend_ms: 1000,
             lease_ms: 10_000,
             idle_ms: 10,
-            gather_ms: 10,
+            gather_ms: 50,
         }
     }
 }

@@ -291,7 +291,9 @@ impl Partition {
             }
         }
         self.outbox.parts.commit_into(batch, &keys.sink_parts(station));
-        effects.extend(self.outbox.parts.due(self.meta.watermark_out));
+        if self.outbox.done.is_empty() {
+            effects.extend(self.outbox.parts.due(self.meta.watermark_out, &self.outbox.chunks));
+        }
     }
 
     /// The promises that hold from this commit on, one for every receiver on a retry edge.
@@ -374,7 +376,7 @@ impl Partition {
             }
         }
         self.load_parts().await?;
-        effects.extend(self.outbox.parts.due(self.meta.watermark_out));
+        effects.extend(self.outbox.parts.due(self.meta.watermark_out, &self.outbox.chunks));
         effects.extend(self.promise());
         self.resume_sinks()?;
         self.outbox.committed(self.runtime.records.position(), effects);
@@ -382,7 +384,7 @@ impl Partition {
     }
 
     pub(super) fn sink_name(&self, sink: usize) -> &str {
-        &self.runtime.sink_names[usize::from(self.station.stage)][sink]
+        &self.layout().sinks[sink]
     }
 
     /// Lets every sink look at its place before anything is written there.

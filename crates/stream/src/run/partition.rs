@@ -25,7 +25,7 @@ use onceflow_core::{
 use onceflow_store::{CommitResult, Position, records::Scan};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Arc, PoisonError},
+    sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
 };
 
 /// All rows of a pipeline are in one shard.
@@ -163,7 +163,7 @@ impl Partition {
             return Err(Stop::Oversized { records_max: self.room.records });
         }
         if self.bundle.bytes > BUNDLE_BYTES_MAX {
-            let (stage, bytes) = (usize::from(self.station.stage), self.bundle.bytes);
+            let (stage, bytes) = (self.runtime.place_in_plan(self.station.stage), self.bundle.bytes);
             return Err(Stop::Failed(StreamError::BundleTooLarge { stage, bytes, limit: BUNDLE_BYTES_MAX }));
         }
         self.advance_watermarks();
@@ -221,6 +221,9 @@ impl Partition {
 
     /// A row of this kind may be due.
     fn is_due(&self, (kind, earliest): &(DueKind, Option<i64>)) -> bool {
+        if kind.by_clock && self.runtime.is_paused.load(Relaxed) {
+            return false;
+        }
         earliest.is_some_and(|earliest| earliest <= self.reached(*kind))
     }
 

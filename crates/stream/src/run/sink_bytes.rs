@@ -2,11 +2,11 @@
 //! may be replaced when the pipeline begins anew.
 
 use super::{
+    installed::InstalledPlan,
     keys::{Station, StreamKeys},
     meta::{ChunkPlace, Meta},
     partition::SHARD,
     sink_parts::{PartPlace, part_of, place_of},
-    status::InstalledPlan,
     worker::StreamResult,
 };
 use crate::{
@@ -96,15 +96,16 @@ impl SinkBytes {
 pub async fn sink_bytes(records: &dyn Records, name: &str) -> Result<Vec<SinkBytes>, StreamError> {
     let keys = StreamKeys::new(name);
     let Some(row) = get_one(records, SHARD, keys.plan()).await? else { return Ok(Vec::new()) };
-    let installed = data::decode::<InstalledPlan>(&row)?;
+    let installed = InstalledPlan::from_row(name, &row)?;
     let mut all = Vec::new();
     let result = get_one(records, SHARD, keys.result()).await?;
     if let Some(row) = &result {
         let totals = data::decode::<StreamResult>(row)?.sinks;
         all.extend(totals.into_iter().map(|total| SinkBytes { total, waiting: Vec::new() }));
     }
-    for (stage, ((_, of), sinks)) in (0..).zip(installed.stages.into_iter().zip(installed.sinks)) {
-        for station in (0..of).filter(|_| !sinks.is_empty()).map(|partition| Station { stage, partition }) {
+    for stage in &installed.stages {
+        let (of, sinks) = (stage.partitions, stage.sinks().map(str::to_owned).collect::<Vec<_>>());
+        for station in stage.stations().filter(|_| !sinks.is_empty()) {
             let chunks = waiting_chunks(records, &keys, station, sinks.len()).await?;
             let waiting_of = |sink: usize, part: &str| -> Vec<SinkChunk> {
                 chunks[sink].iter().filter(|chunk| chunk.part == part).cloned().collect()

@@ -13,15 +13,12 @@ use crate::{
     data,
     error::StreamError,
     event_time::EventTime,
-    pipeline::{
-        sink::{SinkChunk, SinkPart},
-        source::io_error,
-    },
+    pipeline::{sink::SinkChunk, source::io_error},
 };
 use onceflow_core::{Batch, Group, Key, Name, Row, limits::SCAN_ROWS_MAX};
 use onceflow_store::records::Scan;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Rows of open parts begin so.
 const OPEN: u8 = b'o';
@@ -48,6 +45,13 @@ struct OpenPart {
     /// The store has its row among the sealed ones.
     was_sealed: bool,
     seal: Seal,
+}
+
+impl OpenPart {
+    /// A part without records, until this time.
+    fn until(end: EventTime) -> Self {
+        OpenPart { place: ChunkPlace::default(), end, is_changed: false, was_sealed: false, seal: Seal::Not }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -117,9 +121,15 @@ impl OpenParts {
         });
     }
 
-    /// Returns the effects that seal what a watermark has passed, once everything before them is done.
-    pub(crate) fn due(&mut self, watermark: EventTime) -> Vec<Effect> {
-        let due = self.parts.iter_mut().filter(|(_, part)| part.seal == Seal::Not && part.end <= watermark);
+    /// Returns the effects that seal what a watermark has passed, but for parts with chunks to be written. The rows of written
+    /// chunks must be gone with the bundle: after a crash they would be written to a part that was sealed and moved away.
+    pub(crate) fn due(&mut self, watermark: EventTime, waiting: &BTreeMap<Name, (usize, SinkChunk)>) -> Vec<Effect> {
+        let waits =
+            |(sink, part): &(usize, String)| waiting.values().any(|(of, chunk)| of == sink && chunk.part == *part);
+        let due = self
+            .parts
+            .iter_mut()
+            .filter(|(name, part)| part.seal == Seal::Not && part.end <= watermark && !waits(name));
         due.take(SEALED_AT_ONCE_MAX)
             .map(|((sink, name), part)| {
                 part.seal = Seal::UnderWay;
@@ -143,9 +153,14 @@ impl Partition {
                 let name = name.ok_or(StreamError::Damaged("a part belongs to no sink"))?;
                 let place = place_of(&row)?;
                 let is_of = |(sink, chunk): &&(usize, SinkChunk)| (*sink, &chunk.part) == (name.0, &name.1);
-                let waiting = self.outbox.chunks.values().filter(is_of).map(|(_, chunk)| chunk.offset);
-                self.resume_part(&name, waiting.min().unwrap_or(place.offset), place.offset)?;
-                self.open_part(name, Some(place), place.end, false);
+                let waiting = self.outbox.chunks.values().filter(is_of).map(|(_, chunk)| chunk.offset).min();
+                // A crash may have come between the seal and the commit that notes it; a sealed part may be moved away.
+                let may_be_sealed = waiting.is_none() && place.end <= self.meta.watermark_out;
+                let seal = if may_be_sealed && self.is_gone(&name)? { Seal::Done } else { Seal::Not };
+                if seal == Seal::Not {
+                    self.resume_part(&name, waiting.unwrap_or(place.offset), place.offset)?;
+                }
+                self.open_part(name, Some(place), OpenPart { seal, ..OpenPart::until(place.end) });
             }
             if !page.more {
                 return Ok(());
@@ -155,13 +170,22 @@ impl Partition {
 
     /// Makes sure that the place of every part is known that this bundle has chunks for.
     pub(super) async fn find_parts(&mut self) -> Result<(), Stop> {
-        let mut missing: BTreeMap<(usize, String), SinkPart> = BTreeMap::new();
+        let (mut missing, mut sealed) = (BTreeMap::new(), BTreeSet::new());
         for (sink, chunks) in self.bundle.sinks.iter().enumerate() {
             for part in chunks.iter().filter_map(|chunk| chunk.part.as_deref()) {
                 let name = (sink, part.name.clone());
-                if !self.outbox.parts.parts.contains_key(&name) {
-                    missing.insert(name, part.clone());
+                match self.outbox.parts.parts.get(&name) {
+                    None => drop(missing.insert(name, part.clone())),
+                    Some(open) if open.seal == Seal::Done => drop(sealed.insert(name)),
+                    Some(_) => {}
                 }
+            }
+        }
+        for name in sealed {
+            if self.is_gone(&name)?
+                && let Some(open) = self.outbox.parts.parts.get_mut(&name)
+            {
+                open.place = ChunkPlace::default();
             }
         }
         let group = self.runtime.keys.sink_parts(self.station);
@@ -173,7 +197,7 @@ impl Partition {
             let place = row.filter(|_| !is_gone).as_ref().map(place_of).transpose()?;
             let written = place.map_or(0, |place| place.offset);
             self.resume_part(&name, written, written)?;
-            self.open_part(name, place, part.end, was_sealed);
+            self.open_part(name, place, OpenPart { was_sealed, ..OpenPart::until(part.end) });
         }
         Ok(())
     }
@@ -188,11 +212,10 @@ impl Partition {
         Ok(gone.map_err(|error| io_error(self.sink_name(*sink), error))?)
     }
 
-    fn open_part(&mut self, name: (usize, String), place: Option<PartPlace>, end: EventTime, was_sealed: bool) {
+    fn open_part(&mut self, name: (usize, String), place: Option<PartPlace>, part: OpenPart) {
         let place =
             place.map_or(ChunkPlace::default(), |place| ChunkPlace { number: 0, offset: place.offset, crc: place.crc });
-        let part = OpenPart { place, end, is_changed: false, was_sealed, seal: Seal::Not };
-        self.outbox.parts.parts.insert(name, part);
+        self.outbox.parts.parts.insert(name, OpenPart { place, ..part });
     }
 
     /// Seals a part, unless a late record came meanwhile: its commit seals the part once more.

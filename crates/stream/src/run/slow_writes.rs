@@ -64,6 +64,7 @@ impl SlowWrites {
         (world, control): (&dyn World, StreamControl),
     ) {
         let (write, handle) = abortable(write);
+        self.bytes += behind.iter().map(|(_, chunk)| chunk.bytes.len()).sum::<usize>();
         self.sinks.insert(sink, (handle, behind));
         let written = self.written.clone();
         let going = async move {
@@ -79,25 +80,23 @@ impl Partition {
     /// Writes a chunk, or begins to.
     pub(super) fn write_chunk(&mut self, sink: usize, name: Name, chunk: SinkChunk) -> std::result::Result<(), Stop> {
         match self.outbox.slow.wait(sink, name, chunk) {
-            Some((name, chunk)) => self.begin_write(sink, name, &chunk, VecDeque::new()),
+            Some((name, chunk)) => self.begin_writes(sink, VecDeque::from([(name, chunk)])),
             None => Ok(()),
         }
     }
 
-    fn begin_write(
-        &mut self,
-        sink: usize,
-        name: Name,
-        chunk: &SinkChunk,
-        behind: VecDeque<(Name, SinkChunk)>,
-    ) -> std::result::Result<(), Stop> {
-        let begun = self.outbox.writers[sink].begin_write(chunk);
-        match begun.map_err(|error| io_error(self.sink_name(sink), error))? {
-            WriteProgress::Done => self.outbox.done.push(name),
-            WriteProgress::Going(write) => {
-                let runtime = self.runtime.clone();
-                let of = (&*runtime.world, runtime.control.clone());
-                self.outbox.slow.go((sink, name), write, behind, of);
+    /// Writes chunks until one takes its time, or none is left: a sink may be slow with one chunk and not with the next.
+    fn begin_writes(&mut self, sink: usize, mut chunks: VecDeque<(Name, SinkChunk)>) -> std::result::Result<(), Stop> {
+        while let Some((name, chunk)) = chunks.pop_front() {
+            let begun = self.outbox.writers[sink].begin_write(&chunk);
+            match begun.map_err(|error| io_error(self.sink_name(sink), error))? {
+                WriteProgress::Done => self.outbox.done.push(name),
+                WriteProgress::Going(write) => {
+                    let runtime = self.runtime.clone();
+                    let of = (&*runtime.world, runtime.control.clone());
+                    self.outbox.slow.go((sink, name), write, chunks, of);
+                    return Ok(());
+                }
             }
         }
         Ok(())
@@ -109,17 +108,15 @@ impl Partition {
         for (sink, name, result) in written {
             result.map_err(|error| io_error(self.sink_name(sink), error))?;
             self.outbox.done.push(name);
-            let Some((_, mut behind)) = self.outbox.slow.sinks.remove(&sink) else { continue };
-            if let Some((name, chunk)) = behind.pop_front() {
-                self.outbox.slow.bytes -= chunk.bytes.len();
-                self.begin_write(sink, name, &chunk, behind)?;
-            }
+            let Some((_, behind)) = self.outbox.slow.sinks.remove(&sink) else { continue };
+            self.outbox.slow.bytes -= behind.iter().map(|(_, chunk)| chunk.bytes.len()).sum::<usize>();
+            self.begin_writes(sink, behind)?;
         }
         Ok(())
     }
 
     /// A call is open or is to be forgotten, or a chunk is on its way to a sink.
     pub(crate) fn waits_outside(&mut self) -> bool {
-        !self.outbox.slow.is_empty() || self.is_calling()
+        !self.outbox.slow.is_empty() || self.is_calling() || !self.outbox.is_acknowledged()
     }
 }

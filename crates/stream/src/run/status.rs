@@ -2,34 +2,22 @@
 //! that bundles commit, so every count is of whole bundles.
 
 use super::{
+    desired::Desired,
+    installed::{InstalledPlan, InstalledStage},
     keys::{self, Station, StreamKeys},
     meta::{CatalogSize, Counts, Meta},
     partition::SHARD,
-    waiting,
+    quiet, waiting,
     worker::StreamResult,
     worker_row,
 };
-use crate::{data, error::StreamError, event_time::EventTime};
+use crate::{data, error::StreamError, event_time::EventTime, pipeline::of_step};
 use onceflow_core::{Batch, Key, limits::SCAN_ROWS_MAX};
 use onceflow_store::{
     Records,
     records::{Scan, get_one},
 };
-use serde::{Deserialize, Serialize};
 use std::path::Path;
-
-/// The plan of a pipeline as it was installed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct InstalledPlan {
-    /// Everything that stored rows depend on: a pipeline with another one cannot go on with them.
-    pub(crate) fingerprint: String,
-    /// The stages: their names and numbers of partitions.
-    pub(crate) stages: Vec<(String, u16)>,
-    /// For each stage, the names of its sinks.
-    pub(crate) sinks: Vec<Vec<String>>,
-    /// For each edge, the stage it leads to.
-    pub(crate) receivers: Vec<u16>,
-}
 
 /// A stage of a pipeline at some moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,9 +57,28 @@ impl StageStatus {
     }
 }
 
+/// Where a pipeline is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamPhase {
+    /// It works, or does as soon as it has a worker.
+    Running,
+    /// It is paused, and records that were read are still on their way.
+    Pausing,
+    /// It is paused, and nothing is on its way.
+    Paused,
+    /// All its workers drain.
+    Draining,
+    /// It was given up.
+    Cancelled,
+    /// All inputs have ended, and all output is written.
+    Ended,
+}
+
 /// A pipeline at some moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamStatus {
+    /// Where it is in its life.
+    pub phase: StreamPhase,
     /// Its stages.
     pub stages: Vec<StageStatus>,
     /// All inputs have ended, and all output is written.
@@ -80,14 +87,22 @@ pub struct StreamStatus {
     pub workers: usize,
 }
 
-/// Returns the names of the pipelines in a store.
+/// Returns the names of the pipelines in a store, but for those of steps of flows.
 ///
 /// # Errors
 /// If the store does not answer.
 pub async fn pipelines(records: &dyn Records) -> Result<Vec<String>, StreamError> {
+    let mut names = pipelines_of(records, "").await?;
+    names.retain(|name| !name.starts_with(of_step::PREFIX));
+    Ok(names)
+}
+
+/// Returns the names of the pipelines in a store that begin so.
+pub(crate) async fn pipelines_of(records: &dyn Records, prefix: &str) -> Result<Vec<String>, StreamError> {
     let (mut names, mut after) = (Vec::new(), None);
     loop {
-        let page = records.scan(SHARD, Scan::of(keys::pipelines(), SCAN_ROWS_MAX).after(after)).await?;
+        let scan = Scan::of(keys::pipelines(), SCAN_ROWS_MAX).prefix(prefix).after(after);
+        let page = records.scan(SHARD, scan).await?;
         names.extend(page.rows.iter().map(|(name, _)| String::from_utf8_lossy(name.as_bytes()).into_owned()));
         after = page.rows.into_iter().next_back().map(|(name, _)| name);
         if !page.more {
@@ -108,28 +123,29 @@ pub async fn status(
 ) -> Result<Option<StreamStatus>, StreamError> {
     let keys = StreamKeys::new(name);
     let Some(row) = get_one(records, SHARD, keys.plan()).await? else { return Ok(None) };
-    let InstalledPlan { stages: installed, receivers, .. } = data::decode(&row)?;
+    let plan = InstalledPlan::from_row(name, &row)?;
+    let installed = &plan.stages;
     if let Some(row) = get_one(records, SHARD, keys.result()).await? {
         let result: StreamResult = data::decode(&row)?;
-        let stage = |((name, partitions), counts): ((String, u16), Counts)| StageStatus {
+        let stage = |(stage, counts): (&InstalledStage, Counts)| StageStatus {
             counts,
-            ended: partitions,
-            ..StageStatus::new(name, partitions)
+            ended: stage.partitions,
+            ..StageStatus::new(stage.name(), stage.partitions)
         };
         let counts = result.stages.into_iter().map(|stage| stage.counts);
-        let stages = installed.into_iter().zip(counts).map(stage).collect();
-        return Ok(Some(StreamStatus { stages, has_ended: true, workers: 0 }));
+        let stages = installed.iter().zip(counts).map(stage).collect();
+        return Ok(Some(StreamStatus { stages, phase: StreamPhase::Ended, has_ended: true, workers: 0 }));
     }
-    let waiting = waiting::since(records, &keys, &installed, &receivers).await?;
+    let waiting = waiting::since(records, &keys, &plan).await?;
     let now_ms = records.now().await?.as_ms();
     let mut stages = Vec::new();
-    for (stage, (name, partitions)) in (0..).zip(installed) {
-        let stations: Vec<Key> = (0..partitions).map(|partition| keys.meta(Station { stage, partition })).collect();
-        let system_lag_ms = receivers.contains(&stage).then(|| {
-            let oldest_ms = waiting.get(&stage).map(|oldest| oldest.0 / 1000);
+    for stage in installed {
+        let stations: Vec<Key> = stage.stations().map(|station| keys.meta(station)).collect();
+        let system_lag_ms = plan.edges.iter().any(|edge| edge.to.0 == stage.id).then(|| {
+            let oldest_ms = waiting.get(&stage.id).map(|oldest| oldest.0 / 1000);
             oldest_ms.map_or(0, |oldest_ms| now_ms.saturating_sub(oldest_ms))
         });
-        let mut of = StageStatus { system_lag_ms, ..StageStatus::new(name, partitions) };
+        let mut of = StageStatus { system_lag_ms, ..StageStatus::new(stage.name(), stage.partitions) };
         for row in records.get(SHARD, &stations).await? {
             let Some(row) = row else {
                 of.watermark = EventTime::MIN;
@@ -149,8 +165,16 @@ pub async fn status(
         let watermark = Some(stage.watermark).filter(|time| has_moment(*time));
         stage.lag_ms = furthest.zip(watermark).map(|(furthest, own)| furthest.0.saturating_sub(own.0));
     }
-    let workers = worker_row::read(records, &keys, locks).await?.live();
-    Ok(Some(StreamStatus { stages, has_ended: false, workers }))
+    let live = worker_row::read(records, &keys, locks).await?.live;
+    let desired = Desired::from_row(get_one(records, SHARD, keys.desired()).await?.as_ref())?;
+    let phase = match desired {
+        Desired { is_cancelled: true, .. } => StreamPhase::Cancelled,
+        _ if !live.is_empty() && live.iter().all(|began| desired.drains(*began)) => StreamPhase::Draining,
+        Desired { is_paused: true, .. } if quiet::is_quiet(records, &keys, &plan).await? => StreamPhase::Paused,
+        Desired { is_paused: true, .. } => StreamPhase::Pausing,
+        _ => StreamPhase::Running,
+    };
+    Ok(Some(StreamStatus { phase, stages, has_ended: false, workers: live.len() }))
 }
 
 /// Removes a pipeline and everything it has in the store, so that one of its name begins anew; false if there is none.
@@ -160,36 +184,53 @@ pub async fn status(
 /// If workers are at work on it, or the store does not answer.
 pub async fn remove(records: &dyn Records, name: &str, locks: Option<&Path>) -> Result<bool, StreamError> {
     let keys = StreamKeys::new(name);
-    let Some(row) = get_one(records, SHARD, keys.plan()).await? else { return Ok(false) };
     let is_at_rest = get_one(records, SHARD, keys.result()).await?.is_some();
     if !is_at_rest && worker_row::read(records, &keys, locks).await?.live() > 0 {
         return Err(StreamError::AtWork { name: name.to_owned() });
     }
-    let installed = data::decode::<InstalledPlan>(&row)?.stages;
-    for (stage, (_, partitions)) in (0..).zip(installed) {
-        for station in (0..partitions).map(|partition| Station { stage, partition }) {
-            let mut batch = Batch::new(SHARD);
-            for group in [keys.inbox(station), keys.outbox(station), keys.state(station), keys.sink_parts(station)] {
-                batch.delete_group(group);
-            }
-            if let Some(row) = get_one(records, SHARD, keys.meta(station)).await? {
-                let meta = Meta::from_row(&row)?;
-                let seen = meta.buckets.iter().map(|bucket| keys.seen(station, *bucket));
-                let ids = meta.client_ids.buckets.iter().map(|bucket| keys.client_ids(station, *bucket));
-                for group in seen.chain(ids) {
-                    batch.delete_group(group);
-                }
-            }
-            let _always_applied = records.commit(batch).await?;
-        }
-    }
+    discard(records, name).await
+}
+
+/// Removes a pipeline as [`remove`] does, though workers may be at work on it: they lose their partitions first, and end
+/// with [`StreamError::Removed`].
+pub(crate) async fn discard(records: &dyn Records, name: &str) -> Result<bool, StreamError> {
+    let keys = StreamKeys::new(name);
+    let Some(row) = get_one(records, SHARD, keys.plan()).await? else { return Ok(false) };
     let queue = keys.queue();
     let mut batch = Batch::new(SHARD);
-    for group in [queue.claims(), queue.deadlines(), queue, keys.workers(), keys.rows()] {
+    for group in [queue.claims(), queue.deadlines(), queue] {
+        batch.delete_group(group);
+    }
+    let _always_applied = records.commit(batch).await?;
+    for station in InstalledPlan::from_row(name, &row)?.stages.iter().flat_map(InstalledStage::stations) {
+        let mut batch = Batch::new(SHARD);
+        delete_station_into(&mut batch, records, &keys, station).await?;
+        let _always_applied = records.commit(batch).await?;
+    }
+    let mut batch = Batch::new(SHARD);
+    for group in [keys.workers(), keys.rows()] {
         batch.delete_group(group);
     }
     batch.delete(keys::pipelines().key(name));
     let committed = records.commit(batch).await?;
     records.durable(committed.position()).await?;
     Ok(true)
+}
+
+/// Deletes everything that a partition has, but for its rows in the group of the pipeline and in the queue.
+pub(super) async fn delete_station_into(
+    batch: &mut Batch,
+    records: &dyn Records,
+    keys: &StreamKeys,
+    station: Station,
+) -> Result<(), StreamError> {
+    for group in [keys.inbox(station), keys.outbox(station), keys.state(station), keys.sink_parts(station)] {
+        batch.delete_group(group);
+    }
+    if let Some(row) = get_one(records, SHARD, keys.meta(station)).await? {
+        for group in Meta::from_row(&row)?.catalog_groups(keys, station) {
+            batch.delete_group(group);
+        }
+    }
+    Ok(())
 }

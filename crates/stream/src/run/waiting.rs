@@ -2,7 +2,8 @@
 //! outboxes. The blocks of one sender are in order of their stamps, so the first of each is enough.
 
 use super::{
-    keys::{Station, StreamKeys},
+    installed::{InstalledPlan, InstalledStage},
+    keys::StreamKeys,
     partition::SHARD,
 };
 use crate::{block::RecordBlock, error::StreamError, identity::Stamp};
@@ -20,18 +21,15 @@ const BLOCK_NAME_BYTES: usize = 16;
 pub(super) async fn since(
     records: &dyn Records,
     keys: &StreamKeys,
-    stages: &[(String, u16)],
-    receivers: &[u16],
+    plan: &InstalledPlan,
 ) -> Result<BTreeMap<u16, Stamp>, StreamError> {
     let mut oldest = BTreeMap::new();
-    for (stage, (_, partitions)) in (0..).zip(stages) {
-        for station in (0..*partitions).map(|partition| Station { stage, partition }) {
-            for group in [keys.inbox(station), keys.outbox(station)] {
-                for block in first_blocks(records, group).await? {
-                    let Some(to) = receivers.get(usize::from(block.producer().edge())) else { continue };
-                    let oldest = oldest.entry(*to).or_insert(block.stamp());
-                    *oldest = block.stamp().min(*oldest);
-                }
+    for station in plan.stages.iter().flat_map(InstalledStage::stations) {
+        for group in [keys.inbox(station), keys.outbox(station)] {
+            for block in first_blocks(records, group).await? {
+                let Some(to) = plan.receiver(block.producer().edge()) else { continue };
+                let oldest = oldest.entry(to).or_insert(block.stamp());
+                *oldest = block.stamp().min(*oldest);
             }
         }
     }

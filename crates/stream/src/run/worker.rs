@@ -4,24 +4,30 @@
 use super::{
     Runtime,
     claim::{self, PartitionClaim},
+    desired::Desired,
+    installed::InstalledStage,
     layout,
-    meta::{Counts, Meta, Published},
+    meta::{ChunkPlace, Counts, Meta, Published},
     partition::{Advance, Partition, SHARD, Stop},
+    quiet,
     sink_bytes::SinkTotal,
     worker_row::{self, WorkerRow, WorkerRows},
 };
 use crate::{data, error::StreamError};
-use futures_util::{FutureExt, future::select};
+use futures_util::{
+    FutureExt,
+    future::{Either, select},
+};
 use onceflow_core::{Batch, Fences, Key, Timestamp, limits::SCAN_ROWS_MAX};
 use onceflow_store::{
-    Error,
+    BoxFuture, Error,
     alive::{Alive, LockDirectory},
     records::{Scan, get_one},
 };
 use serde::{Deserialize, Serialize};
 use std::{
     panic::AssertUnwindSafe,
-    sync::{Arc, PoisonError},
+    sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
 };
 
 /// The counts of a stage.
@@ -54,13 +60,20 @@ pub(crate) struct Worker {
     alive: Option<Alive>,
     /// This worker's part of the partitions.
     share: usize,
+    /// It began at this time of the store's clock.
+    began: Timestamp,
+    /// The desired state of the pipeline, as this worker last read it.
+    desired: Desired,
+    /// Ends when a batch rings on the store: the desired state may have changed. `None` to read it in any case.
+    bell: Option<BoxFuture<'static, ()>>,
 }
 
 impl Worker {
     pub(crate) fn new(runtime: Arc<Runtime>) -> Self {
         let fences = Fences::new(runtime.world.random());
         let alive = worker_row::lock(runtime.locks.as_deref(), fences.incarnation());
-        Worker { runtime, fences, held: Vec::new(), heartbeat_at: Timestamp::ZERO, alive, share: 1 }
+        let (held, heartbeat_at, began) = (Vec::new(), Timestamp::ZERO, Timestamp::NEVER);
+        Worker { runtime, fences, held, heartbeat_at, alive, share: 1, began, desired: Desired::default(), bell: None }
     }
 
     /// Works until the pipeline has ended.
@@ -68,6 +81,7 @@ impl Worker {
         if let Some(result) = finish(&self.runtime).await? {
             return Ok(result);
         }
+        self.began = self.runtime.records.now().await?;
         loop {
             if let Some(result) = self.turn().await? {
                 self.leave().await?;
@@ -91,10 +105,23 @@ impl Worker {
     async fn turn(&mut self) -> Result<Option<StreamResult>, StreamError> {
         let runtime = self.runtime.clone();
         let rung = runtime.control.rung();
+        match self.look_at_desired().await {
+            Err(StreamError::Store(error)) => self.forget(&error)?,
+            looked => looked?,
+        }
+        if self.desired.is_cancelled {
+            self.leave().await?;
+            return Err(StreamError::Cancelled { name: runtime.name.clone() });
+        }
         // Partitions that take nothing more from sources at the beginning of this turn have nothing left after an idle one.
-        let drains = runtime.control.is_draining();
-        if let Err(error) = self.keep_claims().await {
-            self.forget(&error)?;
+        let (drains, pauses) =
+            (runtime.control.is_draining() || self.desired.drains(self.began), self.desired.is_paused);
+        runtime.holds_sources.store(drains || pauses, Relaxed);
+        runtime.is_paused.store(pauses, Relaxed);
+        match self.keep_claims().await {
+            Ok(true) => {}
+            Ok(false) => return Err(StreamError::Removed { name: runtime.name.clone() }),
+            Err(error) => self.forget(&error)?,
         }
         // The last stages first: they make room for the others.
         self.held.sort_by_key(|(claim, _)| std::cmp::Reverse(claim.station));
@@ -116,9 +143,59 @@ impl Worker {
         if drains && !waits {
             return Ok(Some(StreamResult { stages: counts(&runtime).await?, has_ended: false, sinks: Vec::new() }));
         }
-        let rest = runtime.world.sleep(runtime.options.idle_ms);
-        select(Box::pin(rung), rest).await;
+        let is_quiet = pauses && !waits && self.is_quiet().await?;
+        // In a quiet pipeline that is paused there is nothing to look for but the desired state.
+        let ms = if is_quiet { runtime.options.lease_ms / 3 } else { runtime.options.idle_ms };
+        self.rest(select(Box::pin(rung), runtime.world.sleep(ms))).await?;
         Ok(None)
+    }
+
+    /// Nothing of the pipeline is on its way.
+    async fn is_quiet(&mut self) -> Result<bool, StreamError> {
+        let runtime = self.runtime.clone();
+        let is_quiet = quiet::is_quiet(&*runtime.records, &runtime.keys, &runtime.installed).await;
+        match is_quiet {
+            Err(StreamError::Store(error)) => self.forget(&error).map(|()| false),
+            is_quiet => is_quiet,
+        }
+    }
+
+    /// Waits for the end of a rest, or until something else is desired.
+    async fn rest(&mut self, mut rest: impl Future + Unpin) -> Result<(), StreamError> {
+        let before = self.desired;
+        while self.desired == before {
+            let Some(bell) = &mut self.bell else {
+                rest.await;
+                return Ok(());
+            };
+            if let Either::Left(_) = select(&mut rest, bell).await {
+                return Ok(());
+            }
+            self.bell = None;
+            match self.look_at_desired().await {
+                Err(StreamError::Store(error)) => self.forget(&error)?,
+                looked => looked?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the desired state if a batch has rung since it was last read.
+    async fn look_at_desired(&mut self) -> Result<(), StreamError> {
+        if self.bell.as_mut().is_some_and(|bell| bell.now_or_never().is_none()) {
+            return Ok(());
+        }
+        self.bell = None;
+        let (records, key) = (self.runtime.records.clone(), self.runtime.keys.desired());
+        let seen = records.position();
+        self.desired = Desired::from_row(get_one(&*records, SHARD, key).await?.as_ref())?;
+        self.bell = Some(Box::pin(async move {
+            // A store that cannot wait for a ring is asked again with the next heartbeat.
+            if records.wait(SHARD, seen, Timestamp::NEVER).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }));
+        Ok(())
     }
 
     /// One bundle of every partition, but for those that rest if they may. Answers whether any has worked, and whether any
@@ -150,7 +227,7 @@ impl Worker {
     async fn advance(&mut self, at: usize) -> Result<Option<Advance>, StreamError> {
         let runtime = self.runtime.clone();
         let (claim, memory) = &mut self.held[at];
-        let stage = usize::from(claim.station.stage);
+        let stage = runtime.place_in_plan(claim.station.stage);
         let work = async {
             let partition = match memory {
                 Some(partition) => partition,
@@ -208,8 +285,8 @@ impl Worker {
     }
 
     /// Sends heartbeats when they are due, frees partitions of dead workers, and takes or gives back partitions so that
-    /// every worker has its share.
-    async fn keep_claims(&mut self) -> Result<(), Error> {
+    /// every worker has its share. False if the pipeline was removed.
+    async fn keep_claims(&mut self) -> Result<bool, Error> {
         let (runtime, lease_ms) = (self.runtime.clone(), self.runtime.options.lease_ms);
         let (records, keys) = (&*runtime.records, &runtime.keys);
         let now = records.now().await?;
@@ -217,9 +294,13 @@ impl Worker {
             let until = now.plus_ms(lease_ms);
             let mut announce = Batch::new(SHARD);
             let locks = self.alive.as_ref().and(runtime.locks.as_deref()).and_then(LockDirectory::at);
-            let row = WorkerRow { until_ms: until.as_ms(), locks };
+            let row = WorkerRow { until_ms: until.as_ms(), began_ms: self.began.as_ms(), locks };
             announce.put(keys.worker(self.fences.incarnation()), row.to_row());
-            let _always_applied = records.commit(announce).await?;
+            // Else a worker that hears of the removal late would leave its row behind.
+            announce.require_present(keys.plan());
+            if !records.commit(announce).await?.is_applied() {
+                return Ok(false);
+            }
             let mut kept = Vec::new();
             for (claim, memory) in std::mem::take(&mut self.held) {
                 if claim.renew(records, keys, until).await? {
@@ -231,6 +312,7 @@ impl Worker {
             claim::free_expired(records, keys, now, &workers.killed).await?;
             self.share = count_share(&runtime, workers).await?;
             self.heartbeat_at = now.plus_ms(lease_ms / 3);
+            self.bell = None;
             while self.held.len() > self.share {
                 let (claim, _) = self.held.pop().expect("there are more than the share");
                 claim.release(records, keys).await?;
@@ -242,7 +324,7 @@ impl Worker {
                 None => break,
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -278,20 +360,22 @@ async fn finish(runtime: &Runtime) -> Result<Option<StreamResult>, StreamError> 
     let stages = counts(runtime).await?;
     let mut sinks = Vec::new();
     for (station, row) in stations.iter().zip(records.get(SHARD, &metas).await?) {
-        let (stage, of) = (usize::from(station.stage), runtime.stages[usize::from(station.stage)].partitions);
+        let stage = &runtime.stages[usize::from(station.stage)];
         let places = row.map(|row| Meta::from_row(&row)).transpose()?.map(|meta| meta.chunks).unwrap_or_default();
-        let names = runtime.sink_names[stage].iter().cloned();
-        sinks.extend(names.zip(places).map(|(sink, place)| SinkTotal::new(sink, station.partition, of, place)));
+        let total = |(sink, place): (&String, ChunkPlace)| {
+            SinkTotal::new(sink.clone(), station.partition, stage.partitions, place)
+        };
+        sinks.extend(stage.sinks.iter().zip(places).map(total));
     }
     let mut batch = Batch::new(SHARD);
-    batch.require_absent(keys.result());
+    batch.require_absent(keys.result()).require_equals(keys.plan(), runtime.plan_row.clone());
     for meta in &metas {
         batch.require_present(meta.clone());
     }
     for key in metas.into_iter().chain(published) {
         batch.delete(key);
     }
-    batch.delete_group(keys.workers());
+    batch.delete_group(keys.workers()).delete(keys.desired());
     let result = StreamResult { stages, has_ended: true, sinks };
     batch.put(keys.result(), data::encode(&result));
     let committed = records.commit(batch).await?;
@@ -301,13 +385,13 @@ async fn finish(runtime: &Runtime) -> Result<Option<StreamResult>, StreamError> 
 
 /// Returns the counts of all stages, as far as their bundles are committed.
 async fn counts(runtime: &Runtime) -> Result<Vec<StageCounts>, StreamError> {
-    let none = |name: &String| StageCounts { name: name.clone(), counts: Counts::default() };
-    let mut stages: Vec<StageCounts> = runtime.stage_names.iter().map(none).collect();
+    let none = |stage: &InstalledStage| StageCounts { name: stage.name(), counts: Counts::default() };
+    let mut stages: Vec<StageCounts> = runtime.installed.stages.iter().map(none).collect();
     let stations: Vec<_> = layout::stations(&runtime.stages).collect();
     let metas: Vec<Key> = stations.iter().map(|station| runtime.keys.meta(*station)).collect();
     for (station, row) in stations.iter().zip(runtime.records.get(SHARD, &metas).await?) {
         if let Some(row) = row {
-            stages[usize::from(station.stage)].counts.add(&Meta::from_row(&row)?.counts);
+            stages[runtime.place_in_plan(station.stage)].counts.add(&Meta::from_row(&row)?.counts);
         }
     }
     Ok(stages)

@@ -17,6 +17,8 @@ use std::{collections::BTreeSet, path::Path};
 pub(crate) struct WorkerRow {
     /// Its lease ends then, unless it renews it.
     pub(crate) until_ms: u64,
+    /// It began at this time of the store's clock.
+    pub(crate) began_ms: u64,
     /// The directory in which it holds a lock file while its process lives.
     pub(crate) locks: Option<LockDirectory>,
 }
@@ -46,7 +48,8 @@ pub(crate) fn lock(directory: Option<&Path>, incarnation: u128) -> Option<Alive>
 /// The workers of a pipeline as their rows say.
 #[derive(Default)]
 pub(crate) struct WorkerRows {
-    live: usize,
+    /// The times at which those that live began.
+    pub(crate) live: Vec<Timestamp>,
     /// Workers whose process has ended.
     pub(crate) killed: BTreeSet<u128>,
     /// The rows of workers that do not live.
@@ -55,7 +58,7 @@ pub(crate) struct WorkerRows {
 
 impl WorkerRows {
     pub(crate) fn live(&self) -> usize {
-        self.live
+        self.live.len()
     }
 }
 
@@ -76,7 +79,7 @@ pub(crate) async fn read(records: &dyn Records, keys: &StreamKeys, locks: Option
             (None, None) => false,
         };
         if is_live {
-            workers.live += 1;
+            workers.live.extend(known.map(|(_, worker)| Timestamp::from_ms(worker.began_ms)));
             continue;
         }
         workers.killed.extend(incarnation.filter(|_| has_ended == Some(true)));

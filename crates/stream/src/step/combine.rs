@@ -68,18 +68,32 @@ impl<K: StreamData, C: Combine, O: StreamData> CombineProgram<K, C, O> {
         cells.need(&self.name, bundle.number)
     }
 
-    fn keep(&mut self, bundle: &mut Bundle, cells: &mut Cells, key: &[u8], window: Window, records: Contribution<C>) {
+    /// Adds the records to their pane if it is in memory, as most are; else keeps them until it is. The records of one
+    /// pane stay in order: while it is not read, all of them are kept.
+    fn keep(
+        &mut self,
+        bundle: &mut Bundle,
+        cells: &mut Cells,
+        key: &[u8],
+        window: Window,
+        records: Contribution<C>,
+    ) -> Result<(), BadValue> {
         if self.windowing.is_expired(window, bundle.watermark) {
             bundle.late += match records {
                 Contribution::Record(_) => 1,
                 Contribution::Partial(partial) => partial.records,
             };
-            return;
+            return Ok(());
         }
         let open = self.pane_cell(bundle, cells, OPEN, window.end, key);
         let has_ended = window.end <= bundle.watermark;
         let closed = has_ended.then(|| self.pane_cell(bundle, cells, CLOSED, window.end, key));
-        self.kept.push(Kept { open, closed, window, records });
+        let kept = Kept { open, closed, window, records };
+        if closed.is_none() && cells.is_read(open) {
+            return self.add(bundle, cells, kept);
+        }
+        self.kept.push(kept);
+        Ok(())
     }
 
     fn add(&mut self, bundle: &mut Bundle, cells: &mut Cells, kept: Kept<C>) -> Result<(), BadValue> {
@@ -194,13 +208,14 @@ impl<K: StreamData, C: Combine, O: StreamData> StageProgram for CombineProgram<K
             let partial: Partial<C::Acc> = data::decode(value)?;
             let mut window = Window::GLOBAL;
             kind.assign(time, |assigned| window = assigned);
-            self.keep(bundle, cells, key, window, Contribution::Partial(partial));
-            return Ok(());
+            return self.keep(bundle, cells, key, window, Contribution::Partial(partial));
         }
         let record: C::In = data::decode(value)?;
         let mut windows = std::mem::take(&mut self.windows);
         kind.assign(time, |window| windows.push(window));
-        if windows.iter().all(|window| self.windowing.is_expired(*window, bundle.watermark)) {
+        let is_expired = |window: &Window| self.windowing.is_expired(*window, bundle.watermark);
+        // A record between two windows is in none, and so not late.
+        if !windows.is_empty() && windows.iter().all(is_expired) {
             bundle.late += windows.len() as u64;
             return self.outputs.give_late(&mut self.next, bundle, key, record, time);
         }
@@ -209,7 +224,7 @@ impl<K: StreamData, C: Combine, O: StreamData> StageProgram for CombineProgram<K
         for (at, window) in windows.drain(..).enumerate() {
             let record = if at == last { record.take() } else { record.clone() };
             let record = record.expect("the record is taken by its last window only");
-            self.keep(bundle, cells, key, window, Contribution::Record(record));
+            self.keep(bundle, cells, key, window, Contribution::Record(record))?;
         }
         self.windows = windows;
         Ok(())

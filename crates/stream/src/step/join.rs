@@ -7,7 +7,7 @@ use crate::{
     event_time::EventTime,
 };
 use serde::{Deserialize, Serialize};
-use std::marker::PhantomData;
+use std::{fmt, marker::PhantomData};
 
 /// A record of one of two streams.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +38,15 @@ pub enum JoinRange {
         /// How much later the right record may be.
         after_ms: i64,
     },
+}
+
+impl fmt::Display for JoinRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JoinRange::Window { size_ms } => write!(f, "windows of {size_ms} ms"),
+            JoinRange::Interval { before_ms, after_ms } => write!(f, "{before_ms} ms before to {after_ms} ms after"),
+        }
+    }
 }
 
 impl JoinRange {

@@ -11,11 +11,13 @@ use crate::{
     run::{
         bundle::Bundle,
         chain::{AnyPush, Push, any},
+        hashed::HashedMap,
     },
     window::Windowing,
 };
-use foldhash::fast::FixedState;
-use std::{collections::HashMap, marker::PhantomData};
+use onceflow_core::Name;
+use std::marker::PhantomData;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Partial values that one bundle may have; with more, they are sent on.
 const PARTIALS_MAX: usize = 1 << 16;
@@ -32,7 +34,7 @@ pub(crate) fn lifted_sender<K: StreamData, C: Combine>(combine: C, windowing: Wi
         combine,
         windowing,
         edge,
-        places: HashMap::default(),
+        places: HashedMap::default(),
         name_bytes: 0,
         partials: Vec::new(),
         touched: Vec::new(),
@@ -45,8 +47,8 @@ struct Lifted<K, C: Combine> {
     combine: C,
     windowing: Windowing,
     edge: usize,
-    /// The place of a partial value, by its window's end and its key.
-    places: HashMap<Box<[u8]>, u32, FixedState>,
+    /// By the hash of a window's end and a key, the place of their partial value, or the first of several.
+    places: HashedMap<u32>,
     name_bytes: usize,
     /// By place.
     partials: Vec<Place<C::Acc>>,
@@ -57,7 +59,10 @@ struct Lifted<K, C: Combine> {
 }
 
 struct Place<A> {
-    name: Box<[u8]>,
+    /// The window's end and the key.
+    name: Name,
+    /// The next place whose name has the same hash.
+    next: Option<u32>,
     /// Of the records of this bundle, if there are any.
     partial: Option<Partial<A>>,
     earliest: EventTime,
@@ -66,14 +71,21 @@ struct Place<A> {
 impl<K: StreamData, C: Combine> Lifted<K, C> {
     /// Returns the place of the current name, which gets one if it is new.
     fn place(&mut self) -> usize {
-        if let Some(at) = self.places.get(self.name.as_slice()) {
-            return *at as usize;
+        let hash = xxh3_64(&self.name);
+        let first = self.places.get(&hash).copied();
+        let mut found = first;
+        while let Some(at) = found {
+            let place = &self.partials[at as usize];
+            if place.name.as_bytes() == self.name {
+                return at as usize;
+            }
+            found = place.next;
         }
         let at = self.partials.len();
-        let name: Box<[u8]> = self.name.as_slice().into();
-        self.name_bytes += name.len();
-        self.partials.push(Place { name: name.clone(), partial: None, earliest: EventTime::MAX });
-        self.places.insert(name, u32::try_from(at).expect("places are bounded"));
+        self.name_bytes += self.name.len();
+        let name = Name::new(&self.name);
+        self.partials.push(Place { name, next: first, partial: None, earliest: EventTime::MAX });
+        self.places.insert(hash, u32::try_from(at).expect("places are bounded"));
         at
     }
 }
@@ -108,7 +120,7 @@ impl<K: StreamData, C: Combine> Push<KeyedRecord<K, C::In>> for Lifted<K, C> {
             let time = std::mem::replace(&mut place.earliest, EventTime::MAX);
             value.clear();
             value = data::encode_into(value, &partial);
-            bundle.send(self.edge, &place.name[8..], &value, time);
+            bundle.send(self.edge, &place.name.as_bytes()[8..], &value, time);
         }
         if self.partials.len() > PLACES_KEPT_MAX || self.name_bytes > NAME_BYTES_KEPT_MAX {
             self.places.clear();

@@ -3,7 +3,7 @@
 use crate::{EventTime, SinkChunk, SinkWriter, StreamSink, WriteProgress};
 use std::collections::BTreeMap;
 
-/// What a sink does with a chunk that comes again.
+/// The promise of a sink about a chunk that comes again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SinkPromise {
     /// Its records are there once.
@@ -17,7 +17,7 @@ pub trait SinkBed {
     /// The sink.
     type Sink: StreamSink;
 
-    /// Makes a place that nobody has written to, and forgets the last one.
+    /// Makes a place that no sink has written to, and forgets the last one.
     fn clear(&mut self);
     /// Makes the sink anew, as another process would.
     fn sink(&self) -> Self::Sink;

@@ -9,7 +9,7 @@ const RECORDS_MAX: usize = 10_000;
 /// Times that a reader may have no record before it is taken to be stuck.
 const PENDING_MAX: usize = 1_000_000;
 
-/// What is promised about records and the watermark.
+/// The promise of a source about its records and its watermark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lateness {
     /// No record is earlier than a watermark that was told before.

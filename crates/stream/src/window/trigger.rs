@@ -2,6 +2,7 @@
 //! before that, and says what late records do after it.
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// Results before the watermark has passed the end of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +44,24 @@ pub struct Trigger {
     pub late_after_ms: Option<u64>,
     /// The records that a result covers.
     pub mode: PaneMode,
+}
+
+impl fmt::Display for Trigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.early {
+            None => {}
+            Some(Early::Count(records)) => write!(f, "early every {records} records, ")?,
+            Some(Early::AfterMs(ms)) => write!(f, "early after {ms} ms, ")?,
+        }
+        write!(f, "late every {} records", self.late_count)?;
+        if let Some(ms) = self.late_after_ms {
+            write!(f, " or after {ms} ms")?;
+        }
+        f.write_str(match self.mode {
+            PaneMode::Accumulating => ", accumulating",
+            PaneMode::Discarding => ", discarding",
+        })
+    }
 }
 
 impl Trigger {

@@ -133,6 +133,25 @@ async fn a_sealed_file_may_be_taken_away_and_one_that_is_written_may_not() {
 }
 
 #[tokio::test(flavor = "current_thread")]
+async fn a_file_that_is_taken_away_between_its_seal_and_the_commit_that_notes_it_is_not_missed() {
+    for lateness_ms in [2 * HOUR, 0] {
+        let (bed, directory) = (Bed::new(), tempfile::tempdir().unwrap());
+        let first = directory.path().join("days/2026/n-0131");
+        let is_taken = || first.exists() && is_sealed(directory.path(), "n-0131");
+        let pipeline = || dated(directory.path(), RECORDS, lateness_ms);
+        assert!(bed.run_on(&pipeline(), bed.store.clone(), is_taken).await.is_none());
+        let mut all = found(directory.path())["n-0131"].clone();
+        std::fs::remove_file(&first).unwrap();
+        bed.run(&pipeline()).await.unwrap();
+        let mut days = found(directory.path());
+        all.extend(days.remove("n-0131").unwrap_or_default());
+        all.sort_unstable();
+        days.insert(String::from("n-0131"), all);
+        assert_eq!(days, expected(RECORDS), "late records begin the file anew");
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
 async fn more_files_than_a_bundle_takes_are_written_all_the_same() {
     let (bed, directory) = (Bed::new(), tempfile::tempdir().unwrap());
     let pipeline = Pipeline::new("p").options(StreamOptions { partitions: 1, ..StreamOptions::default() });

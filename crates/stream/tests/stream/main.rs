@@ -10,10 +10,16 @@ mod contract;
 mod crashes;
 mod dated;
 mod files;
+#[cfg(feature = "testing")]
+mod given;
 mod kill;
+mod life;
 mod nexmark;
 mod plans;
 mod processes;
 mod rules;
+mod savepoints;
 mod sides;
+mod slow_sinks;
+mod upgrade;
 mod windows;

@@ -84,12 +84,12 @@ async fn a_lifted_combine_sends_one_record_per_key_window_and_bundle() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn another_pipeline_under_the_same_name_is_refused() {
+async fn another_pipeline_under_the_name_of_one_that_has_ended_is_refused() {
     let (bed, sink) = (Bed::new(), MemorySink::default());
     bed.run(&sums("p", &sink).options(options(EdgeMode::Local))).await.unwrap();
     let changed = sums("p", &sink).options(options(EdgeMode::Local)).planning(PlanOptions { lift: false, fuse: true });
     let error = bed.run(&changed).await.unwrap_err().to_string();
-    assert!(error.contains("`p` exists in this store with other steps"), "{error}");
+    assert!(error.contains("`p` has ended in this store, with other steps"), "{error}");
 }
 
 #[tokio::test(flavor = "current_thread")]

@@ -58,6 +58,19 @@ async fn late_records_come_out_apart_and_none_is_lost_or_counted_twice() {
     }
 }
 
+#[tokio::test(flavor = "current_thread")]
+async fn a_record_between_two_windows_is_not_late() {
+    let (bed, counts, late) = (Bed::new(), MemorySink::default(), MemorySink::default());
+    let pipeline = Pipeline::new("p").options(options(EdgeMode::Local));
+    let source = pipeline.source("numbers", Generator::new(100, |n| (n, EventTime(i64::try_from(n).unwrap()))));
+    let keyed = source.key_value("all", |n| ((), n));
+    let (results, late_ones) = keyed.combine_with_late("count", Windowing::sliding(10, 25), Count::new());
+    results.sink("counts", counts.clone(), |pane, bytes| line(&format!("{}", pane.value), bytes));
+    late_ones.sink("late", late.clone(), |late, bytes| line(&format!("{}", late.value), bytes));
+    bed.run(&pipeline).await.unwrap();
+    assert_eq!((counts.lines(), late.lines()), (vec![String::from("10"); 4], Vec::new()));
+}
+
 /// Records of the first window come when the watermark is far past it, and others keep the pipeline going for long enough.
 fn late_ones(n: u64) -> (u64, EventTime) {
     let time = if n > 30 && n % 2 == 0 && n < 90 { 5 } else { i64::try_from(n).unwrap() * 10 };

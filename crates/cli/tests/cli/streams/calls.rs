@@ -59,6 +59,18 @@ fn every_record_calls_its_flow_once_though_the_command_is_killed_while_it_runs()
 }
 
 #[test]
+fn runs_that_a_stream_has_called_leave_no_directories() {
+    let bed = Bed::new();
+    flow(&bed);
+    bed.write("stream.yaml", SQUARES);
+    for again in [&[][..], &["--new"]] {
+        bed.run(&[&["run", "stream.yaml"], again].concat()).ends(0);
+        let left = std::fs::read_dir(bed.path(".onceflow/runs")).map_or(0, Iterator::count);
+        assert_eq!(left, 0, "directories of runs that are gone");
+    }
+}
+
+#[test]
 fn failed_call_stops_the_stream_until_its_cause_is_corrected_or_is_skipped_and_counted() {
     let bed = Bed::new();
     bed.write(
@@ -167,6 +179,12 @@ steps:
            |                                ^^^^^^^^^^^^
         hint: it is looked for beside the stream file: nowhere.yaml
 
+        error[OF0129]: the flow `square.yaml` needs the input `n`
+          --> stream.yaml:5:33
+           |  lacks: { from: numbers, call: square.yaml, in: {} }
+           |                                ^^^^^^^^^^^
+        hint: `in: { n: … }`; it is int
+
         error[OF0130]: int is wanted, but `record.name` is text
           --> stream.yaml:6:55
            |  other: { from: numbers, call: square.yaml, in: { n: record.name, m: record.n } }
@@ -188,7 +206,7 @@ steps:
           --> stream.yaml:8:43
            |  much:  { from: numbers, filter: "true", at_most: 3 }
            |                                          ^^^^^^^
-        next: 5 problems; `onceflow error CODE` explains one
+        next: 6 problems; `onceflow error CODE` explains one
         -- exit 4
     "#]]);
 }

@@ -3,6 +3,7 @@
 use crate::support::Bed;
 #[cfg(feature = "sqlite")]
 use crate::support::until_line;
+#[cfg(feature = "sqlite")]
 use std::process::Command;
 
 fn stream(sink: &str) -> String {
@@ -42,6 +43,7 @@ fn expected_last() -> Vec<String> {
     (0..50).map(|k| format!("{k}|{}", (0..3000).filter(|n| n % 3 == 0 && n % 50 == k).max().expect("a row"))).collect()
 }
 
+#[cfg(feature = "sqlite")]
 fn output(command: &mut Command) -> Vec<String> {
     let output = command.output().expect("the command starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -102,123 +104,11 @@ fn a_table_that_is_not_there_and_rows_that_do_not_fit_stop_the_stream_with_the_r
 
 #[cfg(feature = "postgres")]
 mod postgres {
-    use super::*;
-    use std::{
-        net::TcpListener,
-        os::unix::fs::{PermissionsExt, chown},
-        path::{Path, PathBuf},
-    };
-
-    /// A server of the test's own, which cannot run as root.
-    struct Server {
-        directory: tempfile::TempDir,
-        programs: PathBuf,
-        port: u16,
-    }
-
-    impl Server {
-        fn start() -> Self {
-            let versions = std::fs::read_dir("/usr/lib/postgresql").expect("PostgreSQL is installed (./test does it)");
-            let mut versions: Vec<PathBuf> = versions.map(|entry| entry.expect("a version").path()).collect();
-            versions.sort();
-            let programs = versions.pop().expect("a version").join("bin");
-            let directory = tempfile::tempdir().expect("a directory");
-            std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).expect("a directory");
-            let data = directory.path().join("pg");
-            std::fs::create_dir(&data).expect("a directory");
-            if let Some((user, group)) = postgres_user() {
-                chown(&data, Some(user), Some(group)).expect("the directory is PostgreSQL's");
-            }
-            let port =
-                TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
-            let server = Server { directory, programs, port };
-            let data = server.data();
-            output(server.command("initdb").args(["-D"]).arg(&data).args([
-                "-A",
-                "trust",
-                "-U",
-                "postgres",
-                "--no-sync",
-            ]));
-            server.up();
-            server
-        }
-
-        fn data(&self) -> PathBuf {
-            self.directory.path().join("pg/data")
-        }
-
-        fn command(&self, program: &str) -> Command {
-            let program = self.programs.join(program);
-            let mut command = match postgres_user() {
-                None => Command::new(program),
-                Some((user, group)) => {
-                    let mut command = Command::new("setpriv");
-                    command.args([
-                        format!("--reuid={user}"),
-                        format!("--regid={group}"),
-                        String::from("--clear-groups"),
-                    ]);
-                    command.arg(program);
-                    command
-                }
-            };
-            command.current_dir("/");
-            command
-        }
-
-        fn up(&self) {
-            let (data, sockets) = (self.data(), self.directory.path().join("pg"));
-            let options = format!(
-                "-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories={}",
-                self.port,
-                sockets.display()
-            );
-            let log = sockets.join("log");
-            let started = self
-                .command("pg_ctl")
-                .arg("-D")
-                .arg(data)
-                .args(["-w", "-o", &options, "-l"])
-                .arg(log)
-                .arg("start")
-                .stdout(std::process::Stdio::null())
-                .status();
-            assert!(started.expect("pg_ctl starts").success());
-        }
-
-        fn stop(&self, how: &str) {
-            let stopped = self.command("pg_ctl").arg("-D").arg(self.data()).args(["-m", how, "-w", "stop"]).output();
-            drop(stopped.expect("pg_ctl starts"));
-        }
-
-        fn query(&self, sql: &str) -> Vec<String> {
-            let port = self.port.to_string();
-            output(self.command("psql").args(["-h", "127.0.0.1", "-p", &port, "-U", "postgres", "-Atc", sql]))
-        }
-    }
-
-    impl Drop for Server {
-        fn drop(&mut self) {
-            self.stop("immediate");
-        }
-    }
-
-    /// The user and group of PostgreSQL, if the test runs as root.
-    fn postgres_user() -> Option<(u32, u32)> {
-        use std::os::unix::fs::MetadataExt;
-        if Path::new("/proc/self").metadata().expect("a process").uid() != 0 {
-            return None;
-        }
-        let users = std::fs::read_to_string("/etc/passwd").expect("users");
-        let line = users.lines().find(|line| line.starts_with("postgres:")).expect("the user of PostgreSQL");
-        let mut numbers = line.split(':').skip(2).map(|number| number.parse().expect("a number"));
-        Some((numbers.next().expect("a user"), numbers.next().expect("a group")))
-    }
+    use super::{super::postgres_server::PostgresServer, *};
 
     #[test]
     fn rows_of_postgres_are_there_once_though_the_command_and_the_server_are_killed() {
-        let (bed, server) = (Bed::new(), Server::start());
+        let (bed, server) = (Bed::new(), PostgresServer::start());
         let database = format!("postgres: \"host=127.0.0.1 port={} user=postgres dbname=postgres\"", server.port);
         bed.write(
             "stream.yaml",
@@ -259,6 +149,13 @@ mod postgres {
         bed.run(&["run", "stream.yaml", "--new"]).ends(0);
         assert_eq!(server.query("SELECT k, n FROM last ORDER BY k"), expected_last());
         assert_eq!(server.query("SELECT count(*) FROM everything"), ["2000"]);
+        // A user who may write to the tables, and not create any, may be the stream's.
+        server.query("CREATE ROLE writer LOGIN");
+        server.query("GRANT SELECT, INSERT, UPDATE ON everything, last, onceflow_positions TO writer");
+        let text = bed.read("stream.yaml").replace("stream: rows", "stream: narrow");
+        bed.write("narrow.yaml", &text.replace("user=postgres", "user=writer"));
+        bed.run(&["run", "narrow.yaml"]).ends(0);
+        assert_eq!(server.query("SELECT count(*) FROM everything"), ["3000"]);
         // A server that refuses a row says why.
         server.query("ALTER TABLE last ADD CHECK (n < 0) NOT VALID");
         let refused = bed.run(&["run", "stream.yaml", "--new"]).ends(1).stderr;

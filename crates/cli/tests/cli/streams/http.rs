@@ -300,3 +300,33 @@ sinks:
         assert!(!bytes.windows(6).any(|part| part == b"s3cr3t"), "{} has the secret", path.display());
     }
 }
+
+#[test]
+fn a_source_lets_in_requests_with_its_token_only_and_keeps_the_token_to_itself() {
+    let (bed, port) = (Bed::new(), free_port());
+    let source = ingest(port).replace("horizon: 1h", "horizon: 1h, headers: { X-Token: \"t ${{ secrets.TOKEN }}\" }");
+    bed.write("stream.yaml", &source.replace("sources:", "secrets: [TOKEN]\nsources:"));
+    let said = bed.run(&["run", "stream.yaml"]);
+    assert!(said.stderr.contains("TOKEN"), "{}", said.stderr);
+    let mut command = bed.command(&["run", "stream.yaml"]);
+    let mut child = command.env("TOKEN", "s3cr3t").stderr(std::process::Stdio::piped()).spawn().expect("the command");
+    until_listening(port, &mut child);
+    let send = |token: &str, key: &str| {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a connection");
+        let body = "{\"n\": 1}";
+        let headers = format!("{token}Idempotency-Key: {key}\r\nContent-Length: {}", body.len());
+        write!(stream, "POST / HTTP/1.1\r\nHost: here\r\n{headers}\r\n\r\n{body}").expect("a request");
+        read_message(&stream).expect("an answer")
+    };
+    for wrong in ["", "X-Token: t\r\n", "X-Token: t S3CR3T\r\n", "X-Token: t s3cr3t\r\nX-Token: t s3cr3t\r\n"] {
+        let answer = send(wrong, "a");
+        assert_eq!((status(&answer), answer.body.contains("s3cr3t")), (401, false), "{wrong:?}: {}", answer.body);
+    }
+    assert_eq!(status(&send("X-Token: t s3cr3t\r\n", "a")), 200);
+    signal(&child, "INT");
+    let said = bed.end(child);
+    assert_eq!(said.code, 130, "{}", said.stderr);
+    assert_eq!(lines(&bed, "out.jsonl"), [json!({"n": 2})]);
+    let is_kept = |bytes: &[u8]| bytes.windows(6).any(|part| part == b"s3cr3t");
+    assert!(!said.all().contains("s3cr3t") && !bed.store().iter().any(|(_, bytes, _)| is_kept(bytes)));
+}

@@ -1,4 +1,4 @@
-//! What steps of stream files can say: side outputs, folds, tables, directories, fields without `record`.
+//! The language of stream files: side outputs, folds, tables, directories, fields without `record`.
 
 use super::{lines, sorted};
 use crate::support::{Bed, signal, until_line};

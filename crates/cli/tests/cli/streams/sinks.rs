@@ -125,7 +125,8 @@ fn days(bed: &Bed) -> Vec<(String, i64)> {
 #[test]
 fn every_day_has_its_file_with_each_record_once_though_the_command_is_killed() {
     let bed = Bed::new();
-    bed.write("stream.yaml", DAYS);
+    // Lines of 4 KB fill the pipe, so that the command cannot end before it is killed, however late that is.
+    bed.write("stream.yaml", &DAYS.replace("'n': n,", &format!("'n': n, 'pad': '{}',", "x".repeat(4000))));
     for after in [2, 30, 60] {
         let mut child = bed.start(&["run", "stream.yaml"]);
         let mut stdout = child.stdout.take().expect("a pipe");
@@ -168,6 +169,11 @@ sinks:
   c: { from: lines, http: http://localhost/, headers: { \"A B\": x, Host: y, Authorization: \"${{ secrets.X }}\" } }
   d: { from: lines, http: http://localhost/, headers: { Authorization: \"${{ lines }}\" } }
   e: { from: lines, file: x, table: t, headers: { A: b } }
+  f: { from: lines, file: y-%Y }
+  g: { from: lines, file: ./y-%Y }
+  h: { from: lines, file: y-1970 }
+  i: { from: lines, file: y-197x }
+  j: { from: lines, file: ./y-197x }
 ",
     );
     let said = bed.run(&["check", "stream.yaml"]).ends(4).stderr;
@@ -184,6 +190,9 @@ sinks:
         ("OF0116", 7, "`lines` is no secret"),
         ("OF0113", 8, "sink `e` has `table`, which goes with `sqlite`, `postgres`"),
         ("OF0113", 8, "sink `e` has `headers`, which goes with `http`"),
+        ("OF0113", 10, "sinks `f` and `g` write to the same file"),
+        ("OF0113", 11, "sinks `f` and `h` write to the same file"),
+        ("OF0113", 13, "sinks `i` and `j` write to the same file"),
     ] {
         let place = said.find(why).unwrap_or_else(|| panic!("{why}: {said}"));
         let before = &said[..place];

@@ -1,11 +1,21 @@
-//! Ends the sessions of scopes that steps of a run have left open, before the run ends or is undone: those of attempts
+//! Ends the sessions of scopes, and other work, that steps of a run have left open, before the run ends or is undone: those of attempts
 //! that were stopped, by a cancel or by the end of their process, and those of steps that a later plan does not contain
 //! or enters with other inputs.
 
 use super::tx_of;
-use crate::{Error, events::EventKind, perform::Work, scope::OpenSession, task::Step};
+use crate::{
+    Error,
+    events::EventKind,
+    perform::Work,
+    scope::OpenSession,
+    task::{EndOpenWork, Step},
+};
 use futures_util::future::{Either, join_all, select};
-use onceflow_core::{Batch, Key, model::Effect, protocol::ids::Generation};
+use onceflow_core::{
+    Batch, Key,
+    model::{Effect, TaskSpec},
+    protocol::ids::Generation,
+};
 use onceflow_store::{BoxFuture, records::commit_durably};
 
 /// Sessions that are ended at once: each may start the commands of its cleanup.
@@ -16,12 +26,17 @@ const ENDS_AT_ONCE: usize = 16;
 /// reported.
 pub(in crate::perform) async fn end_open_sessions(work: &Work<'_>) -> Result<bool, Error> {
     let plan = &work.run.plan;
-    let is_transactional = plan.program.tasks.iter().any(|task| task.effect == Effect::Transactional);
-    // Only transactional steps open sessions, and an earlier plan may have had some.
-    if !is_transactional && plan.keys.generation == Generation(0) {
+    let offered = work.shared().tasks();
+    // Transactional steps open sessions, and some bodies other work. A body that is not known here may be such a one, and
+    // an earlier plan may have had some.
+    let may_open = |task: &TaskSpec| {
+        task.effect == Effect::Transactional || offered.body_of(task).map_or(true, |body| body.opens_work())
+    };
+    if plan.keys.generation == Generation(0) && !plan.program.tasks.iter().any(may_open) {
         return Ok(true);
     }
-    let open = OpenSession::all(&work.shared().kernel, plan.keys.run).await?;
+    let mut open = OpenSession::all(&work.shared().kernel, plan.keys.run).await?;
+    open.extend(OpenSession::all_work(&work.shared().kernel, plan.keys.run).await?);
     if open.is_empty() {
         return Ok(true);
     }
@@ -53,9 +68,11 @@ async fn end_one(work: &Work<'_>, key: &Key, open: &OpenSession) -> Result<bool,
         }
     };
     let step = Step { tx: Some(tx_of(work)), ..open.step(work.run.plan.keys.run, shared.resources()) };
-    let ends: BoxFuture<'_, _> = match body.end_left_open(step) {
-        Some(ends) => ends,
-        None => Box::pin(std::future::ready(Ok(vec![]))),
+    let of_engine = step.resource::<EndOpenWork>();
+    let ends: BoxFuture<'_, _> = match (body.end_left_open(step.clone()), of_engine) {
+        (Some(ends), _) => ends,
+        (None, Some(end)) if body.opens_work() => (end.0)(step),
+        (None, _) => Box::pin(std::future::ready(Ok(vec![]))),
     };
     let problems = match ends.await {
         Ok(problems) => problems,

@@ -9,7 +9,7 @@ use onceflow_core::{
         step,
     },
 };
-use onceflow_store::{Position, records};
+use onceflow_store::Position;
 
 /// Permission to run a body. Its input files stay until this is dropped, which must not be before its outputs are
 /// stored: it may give files that it was given.
@@ -48,17 +48,10 @@ impl StartRecord<'_> {
         if !seams::waits_until_durable(self.spec) {
             return Ok(());
         }
-        let waits = no_hurry && self.work.worker.capacity.bounds_running();
-        let records = &*self.work.shared().records;
-        // Rows that are durable already need no heartbeat.
-        if !waits && records::is_durable(records, position) {
-            return Ok(());
-        }
-        let _heartbeat = self.work.heartbeat(false);
-        if waits {
+        if no_hurry && self.work.worker.capacity.bounds_running() {
             self.work.worker.capacity.until_missed().await;
         }
-        Ok(records.durable(position).await?)
+        Ok(self.work.slot.parking.until_durable(&*self.work.shared().records, position).await?)
     }
 
     async fn write_start(&self, ready_step: &ReadyStep, mut number: Option<u32>) -> Result<Option<Position>, Error> {

@@ -4,7 +4,7 @@
 use super::{
     body::{Activity, DurableBody},
     host::ScopeHost,
-    keys::{EventPlace, FeedRow, Hop, SessionId},
+    keys::{EventPlace, FeedRow, Hop, LanePlace, LaneRow, SessionId},
     orders::answer,
     writer::Claimed,
 };
@@ -25,7 +25,7 @@ use onceflow_store::BoxFuture;
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
 /// The end of a body that ran.
-enum BodyEnd {
+pub(super) enum BodyEnd {
     Answered(ScopeEvent<Row>),
     /// The work belongs to another host, or goes back to the queue.
     Stopped(Stop),
@@ -40,13 +40,13 @@ impl ScopeHost {
     ) -> Result<(), Error> {
         let watch = self.alive.watch(job.claim.fence, true, (session, order));
         let records = &self.kernel.records;
-        let keys = [session.order(order), session.feed(order)];
+        let keys = [session.order(order), session.feed(order), session.lane(order)];
         let rows = records.get(self.kernel.shard, &keys).await?;
-        let [Some(order_row), Some(feed)] = &rows[..] else {
+        let [Some(order_row), Some(feed), lane] = &rows[..] else {
             // Its session has gone with all its rows; only a store that was changed by hand has such work.
             return self.kernel.apply(job.claim.drop_work(self.kernel.shard)).await.map(drop);
         };
-        let is_cancelled = is_order_cancelled(order_row).ok_or_else(|| Error::damaged("an order of a scope"))?;
+        let is_cancelled = must_end(order_row, lane.as_ref())?;
         let feed = read::<FeedRow>(feed).ok_or_else(|| Error::damaged("the input of an activity"))?.3;
         let dropped = ScopeEvent::Dropped { order, mishaps: Vec::new() };
         let scope = self.scope_at(&job.claim.queue, path);
@@ -73,7 +73,7 @@ impl ScopeHost {
     }
 
     /// Runs a body. When this returns the future is dropped.
-    async fn run_body(
+    pub(super) async fn run_body(
         &self,
         future: BoxFuture<'static, Result<Emitted<Row>, String>>,
         watch: &crate::kernel::Heartbeat<'_, (SessionId, OrderId)>,
@@ -93,13 +93,12 @@ impl ScopeHost {
                 Either::Right((None, still)) => body = still,
             }
             // The writer of the session may be another process, which cannot ring here.
-            match self.kernel.row(session.order(order)).await {
-                Ok(Some(row)) => match is_order_cancelled(&row) {
-                    Some(false) => {}
-                    Some(true) => return Ok(BodyEnd::Stopped(Stop::Cancelled)),
-                    None => return Err(Error::damaged("an order of a scope")),
+            let keys = [session.order(order), session.lane(order)];
+            match self.kernel.records.get(self.kernel.shard, &keys).await {
+                Ok(rows) => match &rows[..] {
+                    [Some(row), lane] if !must_end(row, lane.as_ref())? => {}
+                    _ => return Ok(BodyEnd::Stopped(Stop::Cancelled)),
                 },
-                Ok(None) => return Ok(BodyEnd::Stopped(Stop::Cancelled)),
                 // A body that works is not begun again for that: its lease tells if it lasts.
                 Err(error) => {
                     tracing::warn!(%error, "failed to read whether an activity is cancelled; reading again in {} ms", self.poll_ms);
@@ -131,4 +130,12 @@ impl ScopeHost {
 
 fn dropped_event(order: OrderId) -> ScopeEvent<Row> {
     ScopeEvent::Dropped { order, mishaps: Vec::new() }
+}
+
+/// An order must end: its session has told it, or a later one took its place in its lane.
+pub(super) fn must_end(order: &Row, lane: Option<&Row>) -> Result<bool, Error> {
+    let damaged = || Error::damaged("an order of a scope");
+    let is_cancelled = is_order_cancelled(order).ok_or_else(damaged)?;
+    let place = lane.map(|row| read::<LaneRow>(row).ok_or_else(damaged)).transpose()?;
+    Ok(is_cancelled || place.is_some_and(|(.., place)| matches!(place, LanePlace::Stops)))
 }

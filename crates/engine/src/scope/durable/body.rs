@@ -1,14 +1,17 @@
 //! The code behind the operations of a durable scope. Messages are rows: bytes in whatever encoding the front end
 //! chooses.
 
-use super::keys::Hop;
+use super::{call::FlowCall, keys::Hop};
 use onceflow_core::{
     Row,
-    scope::{Contents, Emitted, Feed, OpId, OpKind, Scope, ScopeEffect, ScopeEvent, Session},
+    scope::{Contents, Emitted, Feed, Instruction, OpId, OpKind, Scope, ScopeEffect, ScopeEvent, Session},
 };
 use onceflow_store::BoxFuture;
 use serde::{Deserialize, Serialize};
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 /// Code that decides about messages at once: forks, joins, transforms. It is part of the batch of its event, and runs
 /// again if that batch is not committed; so it must not touch the world.
@@ -37,6 +40,8 @@ pub enum DurableBody {
     Inline(Arc<InlineBody>),
     /// Runs on any host.
     Activity(Arc<ActivityBody>),
+    /// Starts a run of a flow, and gives its outputs.
+    Call(Arc<FlowCall>),
     /// Opens a nested session; stream `i` of the scope leaves by port `i + 1`.
     Flow(Arc<DurableScope>),
     /// Passes the message on after so many milliseconds, also if processes end meanwhile.
@@ -51,6 +56,20 @@ pub enum DurableBody {
         event: String,
     },
 }
+
+impl DurableBody {
+    /// It calls a flow, or opens a session that can.
+    fn calls(&self) -> bool {
+        match self {
+            DurableBody::Call(_) => true,
+            DurableBody::Flow(scope) => scope.calls,
+            _ => false,
+        }
+    }
+}
+
+/// Says how a message is delivered to an operation whose orders are not all served at once.
+pub type DeliveryRule = Arc<dyn Fn(&Row) -> Result<Instruction, String> + Send + Sync>;
 
 /// A cleanup flow.
 pub struct DurableCleanup {
@@ -82,6 +101,7 @@ impl ScopeShape {
                 DurableBody::Flow(nested) => add(&nested.shape.0.to_le_bytes()),
                 DurableBody::Sleep { .. } => add(b"sleep"),
                 DurableBody::Wait { .. } => add(b"wait"),
+                DurableBody::Call(_) => add(b"call"),
                 // The kind of the operation says how its code is run.
                 _ => add(b"code"),
             }
@@ -101,6 +121,10 @@ pub struct DurableScope {
     pub(super) scope: Scope,
     pub(super) bodies: Vec<DurableBody>,
     pub(super) cleanups: Vec<DurableCleanup>,
+    /// The delivery of operations whose orders are served in lanes.
+    pub(super) deliveries: BTreeMap<OpId, DeliveryRule>,
+    /// An operation of it, or of a scope in it, calls a flow.
+    pub(super) calls: bool,
     describe: DescribeRow,
     shape: ScopeShape,
 }
@@ -116,10 +140,26 @@ impl DurableScope {
         cleanups: Vec<DurableCleanup>,
         describe: DescribeRow,
     ) -> Arc<Self> {
+        DurableScope::with_deliveries(scope, bodies, cleanups, BTreeMap::new(), describe)
+    }
+
+    /// As [`DurableScope::new`], with operations that take their messages one at a time: orders of such an operation are
+    /// served in lanes of their session. Only activities, calls and nested sessions can be among them.
+    ///
+    /// # Panics
+    /// As [`DurableScope::new`].
+    pub fn with_deliveries(
+        scope: Scope,
+        bodies: Vec<DurableBody>,
+        cleanups: Vec<DurableCleanup>,
+        deliveries: BTreeMap<OpId, DeliveryRule>,
+        describe: DescribeRow,
+    ) -> Arc<Self> {
         assert_eq!(scope.operations().len(), bodies.len(), "every operation has a body, or none");
         assert_eq!(scope.cleanups().len(), cleanups.len(), "every cleanup flow has a body");
+        let calls = bodies.iter().any(DurableBody::calls) || cleanups.iter().any(|cleanup| cleanup.scope.calls);
         let shape = ScopeShape::of(&scope, &bodies, &cleanups);
-        Arc::new(DurableScope { scope, bodies, cleanups, describe, shape })
+        Arc::new(DurableScope { scope, bodies, cleanups, deliveries, calls, describe, shape })
     }
 
     /// The shape of the scope.

@@ -4,8 +4,11 @@
 
 use super::{
     hosted::{HostedSession, hosted},
-    keys::{Awaits, FeedRow, Note, SessionId, WriterTimer, activity_queue, feed_name, queue, read_note, read_timer},
-    open_sessions::{END, OPEN, OpenSession},
+    keys::{
+        Awaits, CALL_ANSWER, FeedRow, LANE, LanePlace, LaneRow, Note, SessionId, WriterTimer, activity_queue,
+        call_queue, feed_name, lane_name, queue, read_note, read_timer,
+    },
+    open_sessions::{END, OPEN, OpenSession, WORK},
 };
 use crate::Error;
 use onceflow_core::{
@@ -68,6 +71,7 @@ async fn check_roots(
                 None => found.push(format!("the row of an open session cannot be read: {name:?}")),
             },
             END => ends.push(rest.to_vec()),
+            WORK if read::<OpenSession>(&row).is_some_and(|open| open.session.as_bytes() == rest) => {}
             _ => found.push(format!("a row of unknown kind stands among the open sessions: {name:?}")),
         }
     }
@@ -101,6 +105,7 @@ fn without_stream(name: &[u8]) -> &[u8] {
 async fn check_scope(scope: &str, roots: &[Root], rows: &mut impl ReadGroup) -> Result<Vec<String>, Error> {
     let sessions = queue(scope);
     let mut activities: Rows = rows.read_group(activity_queue(&sessions)).await?.into_iter().collect();
+    activities.extend(rows.read_group(call_queue(&sessions)).await?);
     let mut ready: Rows = rows.read_group(sessions).await?.into_iter().collect();
     let mut found = Vec::new();
     let mut is_understood = true;
@@ -162,8 +167,11 @@ fn check_session(
     activities: &mut Rows,
     found: &mut Vec<String>,
 ) -> Vec<OrderId> {
-    let (mut orders, mut feeds, mut sleeps, mut events) =
-        (BTreeSet::new(), BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+    let (mut orders, mut feeds, mut sleeps) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
+    // Orders that are served in lanes, and whether they wait for their turn.
+    let mut lanes = BTreeMap::new();
+    // The turns of orders that have an event, and of calls that have their answer.
+    let (mut events, mut answers) = (BTreeSet::new(), BTreeSet::new());
     let mut has_begun = false;
     for (name, row) in rows {
         let bytes = name.as_bytes();
@@ -173,6 +181,16 @@ fn check_session(
                 let feed = read::<FeedRow>(row).filter(|(order, ..)| feed_name(*order) == *name);
                 feeds.extend(feed.iter().map(|(order, _, awaits, _)| (*order, *awaits)));
                 feed.is_some()
+            }
+            Some(_) if bytes.starts_with(CALL_ANSWER) => {
+                let turn = bytes.get(1..).and_then(|turn| turn.first_chunk().copied()).map(u32::from_be_bytes);
+                answers.extend(turn);
+                turn.is_some() && read::<ScopeEvent<Row>>(row).is_some()
+            }
+            Some(_) if bytes.starts_with(LANE) => {
+                let lane = read::<LaneRow>(row).filter(|(order, ..)| lane_name(*order) == *name);
+                lanes.extend(lane.iter().map(|(order, _, _, place)| (*order, matches!(place, LanePlace::Waits(_)))));
+                lane.is_some()
             }
             Some(b'k') => {
                 let timer = read_timer(row).filter(|(timer, _)| id.timer(*timer).name == *name);
@@ -199,14 +217,17 @@ fn check_session(
     }
     for order in &orders {
         let is_answered = events.contains(&order.turn());
-        let awaits = feeds.remove(order);
+        // A call that has its answer waits for the host that removes its run.
+        let awaits = feeds.remove(order).or_else(|| answers.remove(&order.turn()).then_some(Awaits::Host));
         let has_host = activities.remove(&id.activity_name(*order)).is_some();
         let is_served = match awaits {
             Some(Awaits::Turn | Awaits::Event) => true,
             Some(Awaits::Timer) => sleeps.remove(order),
             Some(Awaits::Host) => has_host,
+            None if lanes.get(order) == Some(&true) => true,
             None => is_answered || ready.contains_key(&id.nested(*order).ready_name()),
         };
+        lanes.remove(order);
         if !is_served {
             found.push(format!("order {} of session {id:?} waits for something that is missing", order.turn()));
         }
@@ -214,9 +235,8 @@ fn check_session(
             found.push(format!("order {} of session {id:?} has an activity that it does not wait for", order.turn()));
         }
     }
-    let over = feeds.into_keys().chain(sleeps);
-    found
-        .extend(over.map(|order| format!("rows of order {} are kept in session {id:?}, which lacks it", order.turn())));
+    let over = feeds.into_keys().chain(sleeps).chain(lanes.into_keys()).map(OrderId::turn).chain(answers);
+    found.extend(over.map(|turn| format!("rows of order {turn} are kept in session {id:?}, which lacks it")));
     orders.into_iter().collect()
 }
 

@@ -7,10 +7,13 @@ use super::{
     keys::{DurableEnd, SessionId},
     open_sessions::{OpenSession, end_key, open_key, session_name},
 };
-use crate::{Error, task::Step, tx::Tx};
+use crate::{Error, data::SmallFiles, engine::WeakEngine, kernel::Kernel, task::Step, tx::Tx};
 use onceflow_core::{Key, Row, Shard, protocol::rows::write, scope::CancelCause};
 use onceflow_store::{Records, World, values::Values};
-use std::sync::Arc;
+use std::{
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
 use tokio::sync::Semaphore;
 
 /// The pause before a step that could not open its session looks again.
@@ -25,6 +28,18 @@ pub(crate) struct ScopeStore {
     pub(crate) lease_ms: u64,
     /// The places for activities of all scopes that steps of this engine have entered.
     pub(crate) activities: Arc<Semaphore>,
+    /// The engine, for operations that call flows; set when it starts.
+    pub(crate) engine: OnceLock<WeakEngine>,
+    /// The files of this process that no later one needs.
+    pub(crate) small: Arc<SmallFiles>,
+    pub(crate) scratch: PathBuf,
+}
+
+impl ScopeStore {
+    /// A kernel that only reads.
+    pub(crate) fn kernel(&self) -> Kernel {
+        ScopeHost::kernel_of(self)
+    }
 }
 
 /// A host for one step. Dropped, it stops its work: the session goes on when the step is taken up again. If the step's run
@@ -50,7 +65,8 @@ impl StepHost {
         let store = step.resource::<ScopeStore>().ok_or_else(outside)?;
         let tx = step.tx().ok_or_else(outside)?.clone();
         let name = session_name(step);
-        let (host, world) = (ScopeHost::of_store(&store, [(name.clone(), scope)]), store.world.clone());
+        let host = ScopeHost::of_store(&store, Some(step.run()), [(name.clone(), scope)]);
+        let world = store.world.clone();
         let (id, end) = (SessionId::of_key(&name, ""), end_key(step.run(), &name));
         Ok(StepHost { host, world, tx, step: step.clone(), name, id, end, is_open: false })
     }

@@ -3,10 +3,11 @@
 
 use super::{
     body::DurableScope,
+    call::Caller,
     entry::ScopeStore,
     hosted::HostedSession,
     keys::{
-        Answers, DurableEnd, EventPlace, Header, Hop, Note, SessionId, activity_queue, queue, read_note,
+        Answers, DurableEnd, EventPlace, Header, Hop, Note, SessionId, activity_queue, call_queue, queue, read_note,
         streamed_prefix,
     },
     turn::open_session,
@@ -19,8 +20,11 @@ use crate::{
 use futures_util::future::{Either, select};
 use onceflow_core::{
     Batch, Fence, Fences, Group, Key, Pick, Row, Shard,
-    limits::{CLAIM_QUEUES_MAX, SCOPE_ACTIVITIES_MAX},
-    protocol::rows::{read, write},
+    limits::{CLAIM_QUEUES_MAX, SCOPE_ACTIVITIES_MAX, SCOPE_CALLS_MAX},
+    protocol::{
+        ids::RunId,
+        rows::{read, write},
+    },
     scope::{CancelCause, Cancellation, Mishap, OrderId, ScopeEvent},
 };
 use onceflow_store::{CommitResult, Records, World, records::commit_durably, values::Values};
@@ -65,6 +69,9 @@ pub struct ScopeHost {
     pub(super) poll_ms: u64,
     scopes: BTreeMap<Group, Arc<DurableScope>>,
     activities: Arc<Semaphore>,
+    /// The places for calls. They are the host's own: a run that is called may enter a scope that calls others.
+    calls: Arc<Semaphore>,
+    pub(super) caller: Option<Caller>,
     /// Those who wait for news of a session in this process: its writer, and callers that wait for its end.
     news: Mutex<BTreeMap<SessionId, Weak<Notify>>>,
 }
@@ -79,17 +86,21 @@ impl ScopeHost {
         scopes: impl IntoIterator<Item = (String, Arc<DurableScope>)>,
     ) -> Arc<Self> {
         let activities = Arc::new(Semaphore::new(options.activities_max.clamp(1, Semaphore::MAX_PERMITS)));
-        Self::sharing(records, values, world, options, activities, scopes)
+        Self::sharing((records, values, world), options, (activities, None), scopes)
     }
 
-    /// Starts a host on the store of an engine, with the places for activities of all that the engine enters.
+    /// Starts a host on the store of an engine, with the places for activities of all that the engine enters. In a run, its
+    /// operations may call flows.
     pub(crate) fn of_store(
         store: &ScopeStore,
+        run: Option<RunId>,
         scopes: impl IntoIterator<Item = (String, Arc<DurableScope>)>,
     ) -> Arc<Self> {
         let options = ScopeHostOptions { shard: store.shard, lease_ms: store.lease_ms, ..ScopeHostOptions::default() };
-        let (records, values, world) = (store.records.clone(), store.values.clone(), store.world.clone());
-        Self::sharing(records, values, world, options, store.activities.clone(), scopes)
+        let of = (store.records.clone(), store.values.clone(), store.world.clone());
+        let of_run = store.engine.get().cloned().zip(run);
+        let caller = of_run.map(|(engine, run)| Caller { engine, world: store.world.clone(), run });
+        Self::sharing(of, options, (store.activities.clone(), caller), scopes)
     }
 
     /// A kernel that only reads, on the store of an engine.
@@ -104,13 +115,11 @@ impl ScopeHost {
         }
     }
 
-    /// Starts a host that shares the places for activities with others.
+    /// Starts a host that shares the places for activities with others, and calls flows if there is a caller.
     fn sharing(
-        records: Arc<dyn Records>,
-        values: Arc<Values>,
-        world: Arc<dyn World>,
+        (records, values, world): (Arc<dyn Records>, Arc<Values>, Arc<dyn World>),
         options: ScopeHostOptions,
-        activities: Arc<Semaphore>,
+        (activities, caller): (Arc<Semaphore>, Option<Caller>),
         scopes: impl IntoIterator<Item = (String, Arc<DurableScope>)>,
     ) -> Arc<Self> {
         let kernel = Kernel {
@@ -129,10 +138,19 @@ impl ScopeHost {
             poll_ms: options.poll_ms.max(1),
             scopes: scopes.into_iter().map(|(name, scope)| (queue(&name), scope)).collect(),
             activities,
+            calls: Arc::new(Semaphore::new(SCOPE_CALLS_MAX)),
+            caller,
             news: Mutex::default(),
         });
         host.world.spawn("onceflow scopes", Box::pin(host.clone().claim_sessions()));
-        host.world.spawn("onceflow scope activities", Box::pin(host.clone().claim_activities()));
+        host.world.spawn(
+            "onceflow scope activities",
+            Box::pin(host.clone().claim_orders(host.activities.clone(), activity_queue)),
+        );
+        if host.scopes.values().any(|scope| scope.calls) {
+            host.world
+                .spawn("onceflow scope calls", Box::pin(host.clone().claim_orders(host.calls.clone(), call_queue)));
+        }
         host.world.spawn("onceflow scope heartbeats", Box::pin(host.clone().stay_alive()));
         host
     }
@@ -295,7 +313,7 @@ impl ScopeHost {
     }
 
     pub(super) fn scope_at(&self, queue: &Group, path: &[Hop]) -> Option<Arc<DurableScope>> {
-        let offered = self.scopes.iter().find(|(session, _)| *session == queue || activity_queue(session) == *queue);
+        let offered = self.scopes.iter().find(|(sessions, _)| queues_of(sessions).contains(queue));
         offered?.1.at(path)
     }
 
@@ -333,16 +351,16 @@ impl ScopeHost {
         }
     }
 
-    /// Claims activities while there are places for them. Sessions have a queue of their own: one that waits for nothing
-    /// but its activities must always find a writer.
-    async fn claim_activities(self: Arc<Self>) {
-        let queues: Vec<Group> = self.scopes.keys().map(activity_queue).collect();
+    /// Claims activities, or calls, while there are places for them. Sessions have a queue of their own: one that waits for
+    /// nothing but its activities must always find a writer.
+    async fn claim_orders(self: Arc<Self>, places: Arc<Semaphore>, queue: fn(&Group) -> Group) {
+        let queues: Vec<Group> = self.scopes.keys().map(queue).collect();
         loop {
             let stopped = pin!(self.drain.stopped.notified());
             if self.drain.is_stopping() {
                 return;
             }
-            let place = pin!(self.activities.clone().acquire_owned());
+            let place = pin!(places.clone().acquire_owned());
             if let Either::Left((place, _)) = select(place, stopped).await {
                 let place = place.expect("the semaphore is never closed");
                 self.claim_from(&queues, Some(place)).await;
@@ -422,14 +440,20 @@ impl ScopeHost {
         self.check_shape(&job.claim.queue, &note)?;
         match note {
             Note::Session(header) => self.write(job, header).await,
-            Note::Activity { session, path, op, order, .. } => self.act(job, (session, order), (&path, op)).await,
+            Note::Activity { session, path, op, order, .. } => {
+                match self.call_of(&job.claim.queue, (session, order), (&path, op)) {
+                    // Boxed, as rare futures are: a call is larger than an activity.
+                    Some(called) => Box::pin(self.call(job, called)).await,
+                    None => self.act(job, (session, order), (&path, op)).await,
+                }
+            }
         }
     }
 
     /// Sends heartbeats, and frees the work of dead hosts, three times in a lease.
     async fn stay_alive(self: Arc<Self>) {
         let pause_ms = (self.kernel.lease_ms / 3).max(1);
-        let queues: Vec<Group> = self.scopes.keys().flat_map(|queue| [queue.clone(), activity_queue(queue)]).collect();
+        let queues: Vec<Group> = self.scopes.keys().flat_map(queues_of).collect();
         while !self.drain.is_drained() {
             select(self.world.sleep(pause_ms), pin!(self.drain.stopped.notified())).await;
             let renewed = self.alive.renew(&self.kernel).await;
@@ -439,4 +463,9 @@ impl ScopeHost {
             }
         }
     }
+}
+
+/// The queues of the sessions of a scope, of their activities and of their calls.
+fn queues_of(sessions: &Group) -> [Group; 3] {
+    [sessions.clone(), activity_queue(sessions), call_queue(sessions)]
 }

@@ -3,7 +3,8 @@
 
 use super::{
     body::{DurableBody, DurableScope},
-    keys::{EventPlace, FeedRow, SessionId, WriterTimer, read_timer},
+    call::run_key,
+    keys::{EventPlace, FeedRow, LanePlace, LaneRow, SessionId, WriterTimer, read_timer},
     open_sessions::{OpenSession, end_key},
 };
 use crate::{Error, Handle, handle::report_key, kernel::Kernel};
@@ -12,10 +13,7 @@ use onceflow_core::{
     Batch, Key, Name, Row, Timestamp,
     limits::ROW_BYTES_MAX,
     model::TaskSpec,
-    protocol::{
-        ids::RunId,
-        rows::{read, write},
-    },
+    protocol::rows::{read, write},
     scope::{
         CancelCause, Emitted, Feed, OpOverview, OrderId, OrderKind, SESSION_ROW, ScopeEvent, Session, SessionPhase,
     },
@@ -51,10 +49,12 @@ pub struct OrderView {
     pub name: String,
     /// The kind of work it is.
     pub kind: OrderWork,
-    /// The key that all attempts at it have, if it is an activity.
+    /// The key that all attempts at it have, if it is an activity; that of its run, if it is a call.
     pub key: Option<String>,
     /// Its message, if it has one.
     pub message: Option<Row>,
+    /// It waits for the order before it to end: the operation takes its messages in turn.
+    pub is_queued: bool,
     /// It was told to end, and has not yet.
     pub is_cancelled: bool,
     /// The event that it waits for.
@@ -69,6 +69,8 @@ pub struct OrderView {
 pub enum OrderWork {
     /// User code.
     Task,
+    /// A run of a flow.
+    Call,
     /// A nested session, which has a view of its own.
     Nested,
     /// A cleanup flow, which is a nested session.
@@ -98,7 +100,7 @@ impl Handle {
                 if let Some(scope) = scope_of(&open.task) {
                     let id = SessionId::of_key(&open.session, "");
                     let outermost = Visit { step: open.address.clone(), path: vec![], id, scope };
-                    outermost.into_all(kernel, (self.id(), &open.session), &mut views).await?;
+                    outermost.into_all(kernel, (self, &open.session), &mut views).await?;
                 }
             }
             Ok(views)
@@ -200,7 +202,7 @@ impl Visit {
     async fn into_all(
         self,
         kernel: &Kernel,
-        (run, name): (RunId, &str),
+        (run, name): (&Handle, &str),
         views: &mut Vec<SessionView>,
     ) -> Result<(), Error> {
         let mut open = vec![self];
@@ -216,14 +218,14 @@ impl Visit {
             };
             if rows.is_empty() {
                 // A nested one that is gone has left an event for its parent; an outermost one has left its end.
-                let has_ended = visit.path.is_empty() && kernel.row(end_key(run, name)).await?.is_some();
+                let has_ended = visit.path.is_empty() && kernel.row(end_key(run.id(), name)).await?.is_some();
                 view.phase = if has_ended { SessionPhase::Done } else { continue };
             } else if rows.iter().any(|(name, _)| name.as_bytes() == SESSION_ROW) {
                 let Some(session) = Session::<Row>::glimpse(&visit.scope.scope, rows.iter().map(|(n, r)| (n, r)))
                 else {
                     continue;
                 };
-                visit.look(&session, &rows, &mut view);
+                visit.look(run.key(), &session, &rows, &mut view);
                 open.extend(visit.nested(&session));
             }
             views.push(view);
@@ -244,7 +246,7 @@ impl Visit {
         Ok(rows)
     }
 
-    fn look(&self, session: &Session<Row>, rows: &[(Name, Row)], view: &mut SessionView) {
+    fn look(&self, run: &str, session: &Session<Row>, rows: &[(Name, Row)], view: &mut SessionView) {
         let scope = &self.scope.scope;
         view.phase = session.phase();
         view.cancelled = session.cancelled_by().cloned();
@@ -258,8 +260,14 @@ impl Visit {
             }
             let (name, work) = self.work(kind);
             let feed = named(&self.id.feed(order).name).and_then(|row| read::<FeedRow>(row));
-            let message = match feed {
-                Some((_, _, _, Feed::One(message) | Feed::Keys(Some(message)))) => Some(message),
+            let lane = named(&self.id.lane(order).name).and_then(|row| read::<LaneRow>(row));
+            let waits = match lane {
+                Some((.., LanePlace::Waits(feed))) => Some(feed),
+                _ => None,
+            };
+            let is_queued = waits.is_some();
+            let message = match feed.map(|(.., feed)| feed).or(waits) {
+                Some(Feed::One(message) | Feed::Keys(Some(message))) => Some(message),
                 _ => None,
             };
             let due = match work {
@@ -267,10 +275,14 @@ impl Visit {
                 OrderWork::Cleanup => due(WriterTimer::Session(onceflow_core::scope::SessionTimer::Cleanup(order))),
                 _ => None,
             };
-            let key = (work == OrderWork::Task).then(|| self.id.activity_key(order));
+            let key = match work {
+                OrderWork::Task => Some(self.id.activity_key(order)),
+                OrderWork::Call => Some(run_key(run, &name, &self.id.activity_key(order))),
+                _ => None,
+            };
             let place = (self.id, order);
             let event = self.event(kind);
-            view.waits.push(OrderView { name, kind: work, key, message, is_cancelled, event, due, place });
+            view.waits.push(OrderView { name, kind: work, key, message, is_queued, is_cancelled, event, due, place });
         }
     }
 
@@ -280,6 +292,7 @@ impl Visit {
             OrderKind::Op(op) => {
                 let work = match &self.scope.bodies[op.at()] {
                     DurableBody::Flow(_) => OrderWork::Nested,
+                    DurableBody::Call(_) => OrderWork::Call,
                     DurableBody::Sleep { .. } => OrderWork::Sleep,
                     DurableBody::Wait { .. } => OrderWork::Event,
                     DurableBody::Inline(_) => OrderWork::Inline,

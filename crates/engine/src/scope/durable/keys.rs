@@ -1,12 +1,14 @@
 //! The rows of durable sessions. A session has a group of its own, which goes with it; its ready row stands in the queue of
 //! its outermost scope, those of its activities in a queue beside it, from which a host takes only as many as it has
-//! places for.
+//! places for, and those of its calls in a third.
 //!
 //! | row of the session's group | content |
 //! |---|---|
 //! | those of `onceflow_core::scope::session::saved` | the machine |
 //! | `e` … | an event that the session has not taken yet |
 //! | `a`, turn | the input of an order that is not answered |
+//! | `w`, turn | the answer of a call whose run is still to be removed; the input is gone |
+//! | `l`, turn | an order that is served in a lane: how, and whether it waits, with its input then |
 //! | `k`, timer | the deadline of a timer |
 
 use super::body::ScopeShape;
@@ -14,7 +16,7 @@ use crate::Error;
 use onceflow_core::{
     Group, Inbox, Key, Name, Row, Timestamp,
     protocol::rows::{read, write},
-    scope::{Cancellation, Feed, Mishap, OpId, OrderId, SESSION_ROW, SessionTimer, order_row},
+    scope::{Cancellation, Feed, Instruction, Mishap, OpId, OrderId, SESSION_ROW, SessionTimer, order_row},
 };
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +78,20 @@ pub(super) enum Awaits {
 /// The input of an order, as its row.
 pub(super) type FeedRow = (OrderId, OpId, Awaits, Feed<Row>);
 
+/// An order that is served in a lane, as its row.
+pub(super) type LaneRow = (OrderId, OpId, Instruction, LanePlace);
+
+/// The place of an order in its lane.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum LanePlace {
+    /// It waits for its turn, with its input.
+    Waits(Feed<Row>),
+    /// It is served.
+    Runs,
+    /// A later one took its place: it is being stopped.
+    Stops,
+}
+
 /// The note in the ready row of a session or an activity.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Note {
@@ -130,6 +146,12 @@ pub(super) fn activity_queue(sessions: &Group) -> Group {
     Group::queue(Name::join(&[sessions.id(), b"\0a"]))
 }
 
+/// The queue of the calls of the sessions in this queue. A call only waits for its run, so it must not take the place of an
+/// activity: the run may contain one.
+pub(super) fn call_queue(sessions: &Group) -> Group {
+    Group::queue(Name::join(&[sessions.id(), b"\0c"]))
+}
+
 impl SessionId {
     /// The session that this scope is entered with for this key.
     pub fn of_key(scope: &str, key: &str) -> Self {
@@ -167,6 +189,15 @@ impl SessionId {
 
     pub(super) fn feed(self, order: OrderId) -> Key {
         self.key(feed_name(order))
+    }
+
+    pub(super) fn lane(self, order: OrderId) -> Key {
+        self.key(lane_name(order))
+    }
+
+    /// The answer of a call whose run is still to be removed.
+    pub(super) fn call_answer(self, order: OrderId) -> Key {
+        self.key(call_answer_name(order))
     }
 
     pub(super) fn timer(self, timer: WriterTimer) -> Key {
@@ -209,6 +240,20 @@ pub(super) fn streamed(end: &Key, commit: u64, at: u32) -> Key {
     let number = format!("{commit:016x}{at:08x}");
     end.group.key(Name::join(&[streamed_prefix(end).as_bytes(), number.as_bytes()]))
 }
+
+/// The names of the rows of orders in lanes begin with this.
+pub(super) const LANE: &[u8] = b"l";
+
+pub(super) fn lane_name(order: OrderId) -> Name {
+    Name::join(&[LANE, &order.turn().to_be_bytes()])
+}
+
+pub(super) fn call_answer_name(order: OrderId) -> Name {
+    Name::join(&[CALL_ANSWER, &order.turn().to_be_bytes()])
+}
+
+/// The names of the answers of calls begin with this.
+pub(super) const CALL_ANSWER: &[u8] = b"w";
 
 pub(super) fn feed_name(order: OrderId) -> Name {
     Name::join(&[b"a", &order.turn().to_be_bytes()])

@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 /// The names of the rows of open sessions begin with this.
 pub(super) const OPEN: &[u8] = b"o";
+/// The names of the rows of work of other kinds, which steps have open, begin with this.
+pub(super) const WORK: &[u8] = b"w";
 /// The names of the rows of their ends begin with this.
 pub(super) const END: &[u8] = b"e";
 
@@ -30,8 +32,17 @@ pub(crate) struct OpenSession {
 impl OpenSession {
     /// The sessions that a run has open, or whose end was not taken yet, each with the key of its row.
     pub(crate) async fn all(kernel: &Kernel, run: RunId) -> Result<Vec<(Key, Self)>, Error> {
+        OpenSession::of_prefix(kernel, run, OPEN).await
+    }
+
+    /// The work of other kinds that steps of a run have open: see [`OpenWork`](crate::task::OpenWork).
+    pub(crate) async fn all_work(kernel: &Kernel, run: RunId) -> Result<Vec<(Key, Self)>, Error> {
+        OpenSession::of_prefix(kernel, run, WORK).await
+    }
+
+    async fn of_prefix(kernel: &Kernel, run: RunId, prefix: &[u8]) -> Result<Vec<(Key, Self)>, Error> {
         let group = keys::sessions(run);
-        let rows = kernel.all_rows(group.clone(), OPEN).await?;
+        let rows = kernel.all_rows(group.clone(), prefix).await?;
         let open = |(name, row): &(Name, onceflow_core::Row)| {
             let open = read(row).ok_or_else(|| Error::damaged("a session that a run has open"))?;
             Ok((group.key(name), open))
@@ -47,7 +58,7 @@ impl OpenSession {
 
 /// The name of the session that a step enters its scope with. It stands for the scope too: a step whose scope was changed
 /// enters another session.
-pub(super) fn session_name(step: &Step) -> String {
+pub(crate) fn session_name(step: &Step) -> String {
     if step.is_part() {
         return step.key();
     }
@@ -62,6 +73,11 @@ pub(super) fn session_name(step: &Step) -> String {
 /// The row of an open session.
 pub(super) fn open_key(run: RunId, session: &str) -> Key {
     keys::sessions(run).key(Name::join(&[OPEN, session.as_bytes()]))
+}
+
+/// The row of open work of another kind.
+pub(crate) fn work_key(run: RunId, name: &str) -> Key {
+    keys::sessions(run).key(Name::join(&[WORK, name.as_bytes()]))
 }
 
 /// The row of its end.

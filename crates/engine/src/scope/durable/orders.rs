@@ -2,12 +2,12 @@
 
 use super::{
     body::{BufferAccess, DurableBody, InlineBody, keyed_buffers},
-    keys::{Answers, Awaits, EventPlace, Header, Hop, Note, WriterTimer, activity_queue, feed_name, inbox},
+    keys::{Answers, Awaits, EventPlace, Header, Hop, Note, WriterTimer, activity_queue, call_queue, feed_name, inbox},
     turn::{Turn, open_session},
 };
 use crate::seams;
 use onceflow_core::{
-    Row,
+    Group, Row,
     limits::{BATCH_BYTES_MAX, ERROR_CHARS_MAX, ROW_BYTES_MAX},
     protocol::rows::write,
     scope::{Emitted, Feed, OpId, OrderFailure, OrderId, OrderKind, ScopeEvent},
@@ -24,7 +24,7 @@ const FIRST_BYTES_MAX: usize = BATCH_BYTES_MAX / 4 * 3;
 const ROW_BYTES: usize = 64;
 
 impl Turn<'_> {
-    pub(super) fn run(&mut self, order: OrderId, op: OpId, feed: Feed<Row>) -> Option<ScopeEvent<Row>> {
+    pub(super) fn begin(&mut self, order: OrderId, op: OpId, feed: Feed<Row>) -> Option<ScopeEvent<Row>> {
         let scope = self.state.scope.clone();
         *self.fed.entry(op).or_default() += ROW_BYTES + feed_bytes(&feed);
         match &scope.bodies[op.at()] {
@@ -38,7 +38,7 @@ impl Turn<'_> {
                 None
             }
             DurableBody::Inline(body) => Some(self.run_inline(order, op, feed, body)),
-            DurableBody::Activity(_) => {
+            DurableBody::Activity(_) | DurableBody::Call(_) => {
                 let (id, shape, path) = (self.id(), self.state.header.shape, self.state.header.path.clone());
                 let row = write(&(order, op, Awaits::Host, &feed));
                 if row.len() > ROW_BYTES_MAX {
@@ -46,10 +46,8 @@ impl Turn<'_> {
                 }
                 self.batch.put(id.feed(order), row);
                 let note = Note::Activity { session: id, shape, path, op, order };
-                self.batch.put(
-                    activity_queue(self.queue).key(id.activity_name(order)),
-                    inbox(id, feed_name(order).as_bytes(), &note),
-                );
+                let queue = self.queue_of(&scope.bodies[op.at()]);
+                self.batch.put(queue.key(id.activity_name(order)), inbox(id, feed_name(order).as_bytes(), &note));
                 self.begun.insert(order);
                 None
             }
@@ -121,6 +119,14 @@ impl Turn<'_> {
         }
     }
 
+    /// The queue of the orders of an activity, or of a call.
+    fn queue_of(&self, body: &DurableBody) -> Group {
+        match body {
+            DurableBody::Call(_) => call_queue(self.queue),
+            _ => activity_queue(self.queue),
+        }
+    }
+
     /// Opens the nested session of an order.
     fn open(&mut self, order: OrderId, hop: Hop, first: Row) {
         let parent = &self.state.header;
@@ -133,18 +139,35 @@ impl Turn<'_> {
 
     pub(super) fn cancel(&mut self, order: OrderId) -> Option<ScopeEvent<Row>> {
         let gone = Some(ScopeEvent::Dropped { order, mishaps: Vec::new() });
+        if self.state.queued.waits(order) {
+            return gone;
+        }
+        self.stop(order, &ScopeEvent::ParentEnds, &EventPlace::ParentEnds)
+    }
+
+    /// Stops the work of an order; answers it if nothing of it has begun. A nested session is told by this event.
+    pub(super) fn stop(
+        &mut self,
+        order: OrderId,
+        tells: &ScopeEvent<Row>,
+        place: &EventPlace,
+    ) -> Option<ScopeEvent<Row>> {
+        let gone = Some(ScopeEvent::Dropped { order, mishaps: Vec::new() });
         let id = self.id();
         let body = match self.state.session.order_kind(order)? {
             OrderKind::Op(op) => self.state.scope.bodies[op.at()].clone(),
             OrderKind::Cleanup(flow) => DurableBody::Flow(self.state.scope.cleanups[flow as usize].scope.clone()),
         };
         match body {
-            DurableBody::Activity(_) if self.begun.remove(&order) || !seams::waits_for_host() => {
-                self.batch.delete(activity_queue(self.queue).key(id.activity_name(order))).delete(id.feed(order));
+            DurableBody::Activity(_) | DurableBody::Call(_)
+                if self.begun.remove(&order) || !seams::waits_for_host() =>
+            {
+                let queue = self.queue_of(&body);
+                self.batch.delete(queue.key(id.activity_name(order))).delete(id.feed(order));
                 gone
             }
             // Its host ends it, or does not begin it, because the row of the order says that it is cancelled.
-            DurableBody::Activity(_) => {
+            DurableBody::Activity(_) | DurableBody::Call(_) => {
                 self.end.cancelled.push(order);
                 None
             }
@@ -165,8 +188,7 @@ impl Turn<'_> {
                     // One that has ended in between has left an event for this session, which is read again then.
                     seams::require_nested(&mut self.batch, self.queue.key(nested.ready_name()));
                 }
-                let event: ScopeEvent<Row> = ScopeEvent::ParentEnds;
-                self.batch.put(nested.event(&EventPlace::ParentEnds), write(&event));
+                self.batch.put(nested.event(place), write(tells));
                 self.end.told.insert(nested);
                 None
             }
@@ -203,7 +225,7 @@ fn too_large_input() -> String {
     format!("its input has more than {} bytes", ROW_BYTES_MAX / 2)
 }
 
-fn failed(order: OrderId, error: String) -> ScopeEvent<Row> {
+pub(super) fn failed(order: OrderId, error: String) -> ScopeEvent<Row> {
     ScopeEvent::Failed { order, why: OrderFailure::Error(clipped(error)), mishaps: Vec::new() }
 }
 

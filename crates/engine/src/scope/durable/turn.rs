@@ -4,6 +4,7 @@
 use super::{
     body::DurableScope,
     keys::{self, Answers, Awaits, EventPlace, FeedRow, Header, SessionId, WriterTimer, read_timer, timer_row},
+    lanes::Queued,
 };
 use crate::seams;
 use onceflow_core::{
@@ -37,6 +38,8 @@ pub(super) struct SessionState {
     timers: BTreeMap<WriterTimer, Timestamp>,
     /// Inline orders that wait for the next batch.
     pub(super) waiting: VecDeque<(OrderId, OpId, Feed<Row>)>,
+    /// Orders that are served in lanes.
+    pub(super) queued: Queued,
     /// Messages of orders that only wait.
     pub(super) slept: BTreeMap<OrderId, Feed<Row>>,
     /// Its own row as it was last stored.
@@ -105,7 +108,8 @@ impl SessionState {
             }
         }
         let commits = session.commits();
-        Some(SessionState { header, scope, session, timers, waiting, slept, own_row, commits })
+        let queued = Queued::restore(rows)?;
+        Some(SessionState { header, scope, session, timers, waiting, queued, slept, own_row, commits })
     }
 
     /// When the next timer is due.
@@ -217,8 +221,7 @@ impl Turn<'_> {
     }
 
     fn take(&mut self, event: ScopeEvent<Row>) {
-        let scope = &self.state.scope;
-        self.state.session.apply(&scope.scope, &**scope, event, &mut self.effects);
+        self.apply(event);
         self.carry_out();
     }
 
@@ -269,8 +272,7 @@ impl Turn<'_> {
                 }
             };
             if let Some(event) = answer {
-                let scope = &self.state.scope;
-                self.state.session.apply(&scope.scope, &**scope, event, &mut self.effects);
+                self.apply(event);
             }
         }
     }

@@ -5,7 +5,7 @@ use onceflow_core::model::{
 };
 use onceflow_engine::{Engine, Handle, RunStatus, Start};
 use onceflow_exec::{
-    ExecutorOptions, Home,
+    CalledClass, ExecutorOptions, Home,
     action::{Action, Capture, Command, Shell, Template},
     template,
     value::PortValue,
@@ -126,7 +126,13 @@ impl Lab {
         let engine = Engine::open(&store, options).await.unwrap();
         let home = Home::new(&root);
         let guard = guard.map(|program| (program, vec!["guard".into()]));
-        engine.add_tasks(&onceflow_exec::executors(ExecutorOptions { home: home.clone(), guard })).unwrap();
+        engine
+            .add_tasks(&onceflow_exec::executors(ExecutorOptions {
+                home: home.clone(),
+                guard,
+                called_class: CalledClass::default(),
+            }))
+            .unwrap();
         Lab { directory, engine, home }
     }
 

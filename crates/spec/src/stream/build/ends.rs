@@ -24,10 +24,12 @@ pub(super) fn sink(
         line.push(b'\n');
     };
     let gathered = input.gather(&format!("{name} gather"));
+    // The files of a step are told apart by their sinks.
+    let base = if stream.is_step { stream.base.join(&node.name) } else { stream.base.clone() };
     match to {
-        RecordTarget::File(path) => gathered.sink(&name, FileSink::new(stream.base.join(path)), encode),
-        RecordTarget::Dated(path) => gathered.sink(&name, DatedFileSink::new(&stream.base, path.clone()), encode),
-        RecordTarget::Stdout => gathered.sink(&name, StdoutSink, encode),
+        RecordTarget::File(path) => gathered.sink(&name, FileSink::new(base.join(path)), encode),
+        RecordTarget::Dated(path) => gathered.sink(&name, DatedFileSink::new(&base, path.clone()), encode),
+        RecordTarget::Stdout => gathered.sink(&name, StdoutSink::new(), encode),
         RecordTarget::Http { url, payload, headers } => {
             let own = format!("{}/{}", stream.name, node.name);
             let mut sink = HttpSink::new(&url.text, own).expect("the address was checked").payload(*payload);

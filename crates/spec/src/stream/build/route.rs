@@ -93,10 +93,11 @@ impl Router {
         input: &Stream<PortValue>,
         key: &RecordExpression,
     ) -> KeyedStream<PortValue, PortValue> {
-        let key = key.clone();
-        pairs(self, name, input, move |scope| {
+        let (key, text) = (key.clone(), key.text().to_owned());
+        let keyed = pairs(self, name, input, move |scope| {
             Ok((key.eval(scope)?, scope.root(super::RECORD).cloned().unwrap_or(PortValue::Null)))
-        })
+        });
+        keyed.state_depends_on("key", text)
     }
 }
 

@@ -7,6 +7,7 @@ use crate::stream::{
     combine::StreamCombine,
     declare::{DatabaseDecl, LineFormat, OnError, RecordTarget},
     expression::RecordExpression,
+    secret::SecretTemplate,
 };
 use onceflow_core::model::Type;
 use onceflow_stream::{step::join::JoinRange, window::Windowing};
@@ -71,6 +72,10 @@ pub(in crate::stream) enum CheckedTable {
         path: String,
         ty: Type,
     },
+    /// A file that is given under the name of the step.
+    Given {
+        ty: Type,
+    },
     /// The last of the nodes that the step reads.
     Stream,
 }
@@ -78,11 +83,33 @@ pub(in crate::stream) enum CheckedTable {
 /// Where the records of a source come from.
 #[derive(Clone, Debug)]
 pub(in crate::stream) enum CheckedOrigin {
-    Files { pattern: String, follow: bool, idle_ms: u64 },
-    Directory { path: String, subdirectories: bool, follow: bool, idle_ms: u64 },
+    Files {
+        pattern: String,
+        follow: bool,
+        idle_ms: u64,
+    },
+    Directory {
+        path: String,
+        subdirectories: bool,
+        follow: bool,
+        idle_ms: u64,
+    },
+    /// Files that are given under the name of the source.
+    Given {
+        subdirectories: bool,
+    },
     Stdin,
-    Generate { record: RecordExpression, count: Option<u64>, every_ms: u64 },
-    Http { address: SocketAddr, id: Option<RecordExpression>, horizon_ms: i64 },
+    Generate {
+        record: RecordExpression,
+        count: Option<u64>,
+        every_ms: u64,
+    },
+    Http {
+        address: SocketAddr,
+        id: Option<RecordExpression>,
+        horizon_ms: i64,
+        headers: Vec<(String, SecretTemplate)>,
+    },
 }
 
 impl CheckedNode {
@@ -98,7 +125,7 @@ impl CheckedNode {
 
     pub(in crate::stream) fn part(&self) -> StreamPart {
         let kind = match &self.work {
-            CheckedWork::Source { origin: CheckedOrigin::Files { .. }, .. } => "file",
+            CheckedWork::Source { origin: CheckedOrigin::Files { .. } | CheckedOrigin::Given { .. }, .. } => "file",
             CheckedWork::Source { origin: CheckedOrigin::Stdin, .. } => "stdin",
             CheckedWork::Source { origin: CheckedOrigin::Generate { .. }, .. } => "generate",
             CheckedWork::Source { origin: CheckedOrigin::Http { .. }, .. } => "http",

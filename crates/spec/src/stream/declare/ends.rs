@@ -7,6 +7,7 @@ use super::{
 use crate::{
     source::Text,
     stream::{
+        given::{self, GivenUse, PathText},
         secret::{self, SecretTemplate},
         windows,
     },
@@ -18,16 +19,21 @@ use crate::{
     types,
 };
 use onceflow_stream::{DatedName, HttpPayload, HttpSink};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::{Component, Path, PathBuf},
+};
 
 pub(super) fn source<'a>(
     reader: FieldReader<'a>,
     name: &'a MapKey,
     mut fields: Fields<'a>,
+    secrets: &[Text],
 ) -> Option<StreamSourceDecl> {
     let kind = one_of(&mut fields, name, &["file", "directory", "stdin", "generate", "http"]);
     let subdirectories = flag(&mut fields, "subdirectories");
     let (id, horizon) = (fields.text("id"), fields.get("horizon"));
+    let required = fields.get("headers").map(|node| headers(reader, node, secrets));
     let follow = flag(&mut fields, "follow");
     let idle_ms = fields.get("idle").and_then(|node| reader.duration(node, "`idle`"));
     let count = fields.get("count").and_then(|node| reader.int(node, "`count`", 0, i64::MAX));
@@ -60,26 +66,34 @@ pub(super) fn source<'a>(
     only(subdirectories, "subdirectories", "directory");
     only(count.is_some() || every_ms.is_some(), if count.is_some() { "count" } else { "every" }, "generate");
     only(id.is_some() || horizon.is_some(), if id.is_some() { "id" } else { "horizon" }, "http");
+    only(required.is_some(), "headers", "http");
     if key.name == "http" && on_error != OnError::Stop {
         let message = format!("source `{}` has `on_error`, which does not go with `http`", name.name);
         reader.say(name.span, "OF0113", message, "a client is told what is wrong with its records");
     }
     let origin = match key.name.as_str() {
         "http" => {
-            let address = address(reader, node)?;
+            let headers = required.unwrap_or_default();
+            let address = address(reader, node, !headers.is_empty())?;
             let horizon_ms = match horizon {
                 Some(node) => windows::positive(reader, node, "`horizon`", duration(reader, node, "`horizon`")?)?,
                 None => HORIZON_MS,
             };
-            RecordOrigin::Http { address, id, horizon_ms }
+            RecordOrigin::Http { address, id, horizon_ms, headers }
         }
-        "file" => {
-            let pattern = reader.text(node, "`file`")?;
-            RecordOrigin::Files { pattern, follow, idle_ms: idle_ms.unwrap_or(IDLE_MS) }
-        }
-        "directory" => {
-            let path = reader.text(node, "`directory`")?;
-            RecordOrigin::Directory { path, subdirectories, follow, idle_ms: idle_ms.unwrap_or(IDLE_MS) }
+        "file" | "directory" => {
+            let idle_ms = idle_ms.unwrap_or(IDLE_MS);
+            let of = if key.name == "file" { GivenUse::Lines } else { GivenUse::Directory };
+            match given::path(reader, reader.text(node, &format!("`{}`", key.name))?)? {
+                PathText::Given(_) if follow => {
+                    let message = format!("source `{}` reads what it is given to its end", name.name);
+                    reader.say(name.span, "OF0113", message, "leave `follow` out");
+                    return None;
+                }
+                PathText::Given(hole) => RecordOrigin::Given { hole, of, subdirectories },
+                PathText::Literal(pattern) if of == GivenUse::Lines => RecordOrigin::Files { pattern, follow, idle_ms },
+                PathText::Literal(path) => RecordOrigin::Directory { path, subdirectories, follow, idle_ms },
+            }
         }
         "stdin" => {
             must_be_true(reader, node, "`stdin`");
@@ -104,7 +118,7 @@ pub(super) fn source<'a>(
 }
 
 /// Reads where a source listens: a port, on this machine only, or an address with a port.
-fn address(reader: FieldReader<'_>, node: &YamlNode) -> Option<SocketAddr> {
+fn address(reader: FieldReader<'_>, node: &YamlNode, asks: bool) -> Option<SocketAddr> {
     let text = reader.text(node, "`http`")?;
     let port = text.text.parse::<u16>().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     let Ok(address) = port.or_else(|_| text.text.replace("localhost:", "127.0.0.1:").parse::<SocketAddr>()) else {
@@ -115,7 +129,14 @@ fn address(reader: FieldReader<'_>, node: &YamlNode) -> Option<SocketAddr> {
     if !address.ip().is_loopback() {
         reader.warn(
             node.span,
-            format!("every client that reaches {address} can send records: the source asks for no password"),
+            match asks {
+                true => {
+                    format!("what clients send to {address}, their secret too, is not encrypted: put a proxy in front")
+                }
+                false => {
+                    format!("every client that reaches {address} can send records: the source asks for no password")
+                }
+            },
         );
     }
     Some(address)
@@ -196,11 +217,32 @@ pub(super) fn sink<'a>(
     Some(StreamSinkDecl { name: name.clone(), from: from?, format, to })
 }
 
+/// Refuses two sinks of one file: each would take the bytes of the other for its own.
+pub(super) fn check_files(reader: FieldReader<'_>, sinks: &[StreamSinkDecl]) {
+    for (at, sink) in sinks.iter().enumerate() {
+        let shares = |before: &&StreamSinkDecl| match (&before.to, &sink.to) {
+            (RecordTarget::File(one), RecordTarget::File(other)) => one == other,
+            (RecordTarget::File(file), RecordTarget::Dated(dated))
+            | (RecordTarget::Dated(dated), RecordTarget::File(file)) => dated.is_name(file),
+            (RecordTarget::Dated(one), RecordTarget::Dated(other)) => one.meets(other),
+            _ => false,
+        };
+        if let Some(before) = sinks[..at].iter().find(shares) {
+            let message = format!("sinks `{}` and `{}` write to the same file", before.name.name, sink.name.name);
+            let hint = "a file for each; or one sink of a step that reads both: `from: [a, b]`";
+            reader.say(sink.name.span, "OF0113", message, hint);
+        }
+    }
+}
+
 /// Reads the name of a file, which may have a date.
 fn file(reader: FieldReader<'_>, text: &Text) -> Option<RecordTarget> {
-    match DatedName::parse(&text.text) {
+    // `./a` and `a` are one file.
+    let path: PathBuf = Path::new(&text.text).components().filter(|part| *part != Component::CurDir).collect();
+    let name = path.to_str().expect("a part of a text is a text");
+    match DatedName::parse(name) {
         Ok(Some(dated)) => Some(RecordTarget::Dated(dated)),
-        Ok(None) => Some(RecordTarget::File(DatedName::unescaped(&text.text))),
+        Ok(None) => Some(RecordTarget::File(DatedName::unescaped(name))),
         Err(why) => {
             let hint = "`top-%Y%m%d.jsonl` has year, month and day of its records, `%H`, `%M` and `%S` are hour, minute \
                         and second, and `%%` is `%`";

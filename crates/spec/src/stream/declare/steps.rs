@@ -6,7 +6,11 @@ use super::{
     duration, on_error, one_of,
 };
 use crate::{
-    stream::{call::CallDecl, windows},
+    stream::{
+        call::CallDecl,
+        given::{self, PathText},
+        windows,
+    },
     syntax::{
         MapKey, NodeKind, YamlNode,
         fields::{FieldReader, Fields},
@@ -132,7 +136,10 @@ fn work(
             fields.finish();
             let (what, node) = found?;
             let from = match what.name.as_str() {
-                "file" => TableOrigin::File(reader.text(node, "`file`")?),
+                "file" => match given::path(reader, reader.text(node, "`file`")?)? {
+                    PathText::Literal(path) => TableOrigin::File(path),
+                    PathText::Given(hole) => TableOrigin::Given(hole),
+                },
                 _ => TableOrigin::Stream(reader.text(node, "`from`")?),
             };
             if let (TableOrigin::Stream(_), Some(_)) = (&from, &ty) {

@@ -74,7 +74,7 @@ impl<'a> Diagram<'a> {
             }
             kind => {
                 if let Some((work, next, other)) = self.plain(kind, &name, &mut fields, place, on_error, region) {
-                    region.ops.push(OpDecl { name, work, next, other, streams: vec![] });
+                    region.ops.push(OpDecl { name, work, next, other, streams: vec![], delivery: None });
                 }
             }
         }
@@ -133,6 +133,7 @@ impl<'a> Diagram<'a> {
                     next: Some(next),
                     other: None,
                     streams: vec![],
+                    delivery: None,
                 });
                 let buffers = parts.into_iter().map(|(_, buffer)| buffer).collect();
                 (OpWork::Join { buffers, clone: copied }, Some(TargetDecl::Name(text(&parts_op.name, span))), None)
@@ -221,7 +222,7 @@ impl<'a> Diagram<'a> {
         if !is_task && let Some(failed) = on_error {
             region.ops.push(watch(&after, failed.clone()));
         }
-        region.ops.push(OpDecl { name: after, work, next: Some(next), other, streams });
+        region.ops.push(OpDecl { name: after, work, next: Some(next), other, streams, delivery: None });
     }
 
     fn nested(
@@ -250,7 +251,7 @@ impl<'a> Diagram<'a> {
             settings.finish();
         }
         let work = OpWork::Task(TaskDecl::Scope(Box::new(scope)));
-        region.ops.push(OpDecl { name, work, next: Some(next), other: on_error.cloned(), streams });
+        region.ops.push(OpDecl { name, work, next: Some(next), other: on_error.cloned(), streams, delivery: None });
     }
 
     fn streams(&self, fields: &mut Fields<'a>, place: &Place<'a>) -> Vec<(MapKey, TargetDecl)> {
@@ -329,14 +330,14 @@ impl<'a> Diagram<'a> {
 
 fn plain_op(name: MapKey, source: &str, next: TargetDecl) -> OpDecl {
     let work = OpWork::Expr(text(source, name.span));
-    OpDecl { name, work, next: Some(next), other: None, streams: vec![] }
+    OpDecl { name, work, next: Some(next), other: None, streams: vec![], delivery: None }
 }
 
 /// Sends what an operation fails with to a target.
 fn watch(of: &MapKey, target: TargetDecl) -> OpDecl {
     let name = named(&format!("{} failed", of.name), of.span);
     let work = OpWork::Watch(vec![text(&of.name, of.span)]);
-    OpDecl { name, work, next: Some(target), other: None, streams: vec![] }
+    OpDecl { name, work, next: Some(target), other: None, streams: vec![], delivery: None }
 }
 
 /// The expression for the message of a join: a list if its buffers are one, else a record by their keys.

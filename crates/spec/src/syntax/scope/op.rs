@@ -1,6 +1,8 @@
 //! Reads an operation: its work, and where its messages go.
 
-use super::{OpDecl, OpWork, TASK_KINDS, TargetDecl, TaskDecl, TrimDecl, read_target, read_task, take_task};
+use super::{
+    DeliveryDecl, OpDecl, OpWork, TASK_KINDS, TargetDecl, TaskDecl, TrimDecl, read_target, read_task, take_task,
+};
 use crate::{
     source::Text,
     syntax::{
@@ -13,14 +15,13 @@ use crate::{
 
 /// The kinds of operations.
 pub(crate) const OP_KINDS: &[&str] = &[
-    "run", "http", "scope", "inject", "expr", "when", "match", "spread", "collect", "join", "listen", "access", "push",
-    "split", "unzip", "open", "close", "gate", "trim", "watch", "sleep", "wait",
+    "run", "http", "call", "scope", "inject", "expr", "when", "match", "spread", "collect", "join", "listen", "access",
+    "push", "split", "unzip", "open", "close", "gate", "trim", "watch", "sleep", "wait",
 ];
 
 /// Words of other languages for kinds of ours.
 const OTHER_WORDS: &[(&str, &str)] = &[
-    ("call", "`scope:` nests a scope; a flow of its own is a step before or after the scope"),
-    ("flow", "`scope:` nests a scope; a flow of its own is a step before or after the scope"),
+    ("flow", "`call: FILE` runs the flow of a file for each message"),
     ("script", "`run: python3 …` starts an interpreter"),
     ("steps", "`scope:` nests operations"),
     ("buffer", "`buffers:` of the scope declares it"),
@@ -59,12 +60,16 @@ pub(super) fn read(reader: FieldReader<'_>, name: &MapKey, node: &YamlNode) -> O
         true => fields.get("streams").map(|node| parts(reader, node, "`streams`")).unwrap_or_default(),
         false => vec![],
     };
+    let delivery = match targets.has_delivery {
+        true => fields.get("delivery").and_then(|node| read_delivery(reader, node)),
+        false => None,
+    };
     let work = read_work(reader, kind, node, &mut fields, &what);
     if let (Some(key), None, Some(_)) = (targets.next, &next, &work) {
         fields.missing(&format!("`{key}`"), "it says where the message goes; `dispose` is nowhere");
     }
     fields.finish();
-    Some(OpDecl { name: name.clone(), work: work?, next, other, streams })
+    Some(OpDecl { name: name.clone(), work: work?, next, other, streams, delivery })
 }
 
 /// The keys of a kind that say where messages go.
@@ -72,6 +77,8 @@ struct Targets {
     next: Option<&'static str>,
     other: Option<&'static str>,
     has_streams: bool,
+    /// It has a task whose messages may be delivered one at a time.
+    has_delivery: bool,
 }
 
 impl Targets {
@@ -85,7 +92,12 @@ impl Targets {
             kind if TASK_KINDS.contains(&kind) => (Some("next"), Some("err")),
             _ => (Some("next"), None),
         };
-        Targets { next, other, has_streams: matches!(kind, "scope" | "inject") }
+        Targets {
+            next,
+            other,
+            has_streams: matches!(kind, "scope" | "inject"),
+            has_delivery: TASK_KINDS.contains(&kind),
+        }
     }
 }
 
@@ -100,7 +112,7 @@ fn read_work(
     let mut list =
         |key: &'static str| fields.get(key).map(|node| words_of(reader, node, &format!("`{key}`"))).unwrap_or_default();
     Some(match kind {
-        "run" | "http" | "scope" => OpWork::Task(read_task(reader, kind, node, what)?),
+        "run" | "http" | "call" | "scope" => OpWork::Task(read_task(fields, kind, node, what)?),
         "inject" => read_inject(reader, node)?,
         "expr" => OpWork::Expr(reader.text(node, &label)?),
         "when" => OpWork::When(reader.text(node, &label)?),
@@ -179,6 +191,23 @@ fn read_inject(reader: FieldReader<'_>, node: &YamlNode) -> Option<OpWork> {
     }
     fields.finish();
     Some(OpWork::Inject { choose: choose?, among })
+}
+
+/// Reads how messages are delivered; `None` for all at once.
+fn read_delivery(reader: FieldReader<'_>, node: &YamlNode) -> Option<DeliveryDecl> {
+    let always = || Some(Text { text: String::from("true"), ..reader.text(node, "`delivery`")? });
+    if let NodeKind::Scalar(..) = node.what {
+        return match reader.word(node, "`delivery`", &["parallel", "serial", "preempt", "ensure"])? {
+            "serial" => Some(DeliveryDecl::default()),
+            "preempt" => Some(DeliveryDecl { preempt: always(), ..DeliveryDecl::default() }),
+            "ensure" => Some(DeliveryDecl { ensure: always(), ..DeliveryDecl::default() }),
+            _ => None,
+        };
+    }
+    let mut fields = reader.fields(node, "`delivery`")?;
+    let (serial_by, preempt, ensure) = (fields.text("serial_by"), fields.text("preempt"), fields.text("ensure"));
+    fields.finish();
+    Some(DeliveryDecl { serial_by, preempt, ensure })
 }
 
 fn read_trim(reader: FieldReader<'_>, node: &YamlNode) -> Option<TrimDecl> {

@@ -44,6 +44,8 @@ pub(super) struct Book {
     writing: bool,
     /// A snapshot is to be made of the rows after this position.
     pub(super) snapshot_due: Option<Position>,
+    /// A caller that wrote its batch itself has found that a snapshot is due, or that room is short.
+    pub(super) wants_tending: bool,
     /// The reason why no batch is admitted any more.
     pub(super) fault: Option<Error>,
     pub(super) closing: bool,
@@ -59,6 +61,8 @@ pub(super) enum Work {
     Sync(Position),
     /// Prepare at least so much room.
     Grow(u64),
+    /// See whether a snapshot is due, and whether room is short.
+    Tend,
     /// Write nothing more.
     Close,
 }
@@ -102,6 +106,7 @@ impl Book {
             refusal: None,
             writing: false,
             snapshot_due: None,
+            wants_tending: false,
             fault: None,
             closing: false,
             grants_held: false,
@@ -175,15 +180,8 @@ impl Book {
         if self.fault.is_some() {
             return self.closing.then_some(Work::Close);
         }
-        if self.has_pending() {
-            FrameHeader::begin(spare);
-            let frame = std::mem::replace(&mut self.pending.bytes, std::mem::take(spare));
-            self.pending.forget();
-            let first = Position(self.framed.0 + 1);
-            self.framed = self.position;
-            self.writing = true;
-            let time = self.clock.latest();
-            return Some(Work::Write(Group { first, last: self.framed, time, frame }));
+        if let Some(group) = self.take_group(spare) {
+            return Some(Work::Write(group));
         }
         if awaited && self.durable < self.framed {
             self.writing = true;
@@ -192,7 +190,33 @@ impl Book {
         if self.wanted > self.room {
             return Some(Work::Grow(self.wanted));
         }
+        if std::mem::take(&mut self.wants_tending) {
+            return Some(Work::Tend);
+        }
         self.closing.then_some(Work::Close)
+    }
+
+    /// There is a next task.
+    pub(super) fn has_work(&self, awaited: bool) -> bool {
+        if self.fault.is_some() {
+            return self.closing;
+        }
+        let is_to_sync = awaited && self.durable < self.framed;
+        self.has_pending() || is_to_sync || self.wanted > self.room || self.wants_tending || self.closing
+    }
+
+    /// Takes the batches that wait to be written. `spare` is an empty buffer to go on with.
+    pub(super) fn take_group(&mut self, spare: &mut Vec<u8>) -> Option<Group> {
+        if self.fault.is_some() || !self.has_pending() {
+            return None;
+        }
+        FrameHeader::begin(spare);
+        let frame = std::mem::replace(&mut self.pending.bytes, std::mem::take(spare));
+        self.pending.forget();
+        let first = Position(self.framed.0 + 1);
+        self.framed = self.position;
+        self.writing = true;
+        Some(Group { first, last: self.framed, time: self.clock.latest(), frame })
     }
 
     /// A group is written.

@@ -5,11 +5,14 @@
 //! Space is prepared, and the next segment made, while callers still have room in this one; so that this takes no longer
 //! than they have room, frames that no caller waits for are synced too when [`UNSYNCED_BYTES_MAX`] of them are written.
 //!
+//! Where a batch is durable when the operating system has it, a caller that finds no other waiting writes its batch itself
+//! ([`write_here`]): a write is done sooner than a thread is woken. What takes longer is left to the committer.
+//!
 //! A failed write or sync ends the journal: which bytes reached the disk is not known, and a retry would not tell.
 
 use super::{
     Durability, ENDED, Inner,
-    book::{Group, Work},
+    book::{Book, Group, Work},
     format::{FrameHeader, FrameKind},
     segment::{NotCreated, PREPARE_BYTES, Segment},
 };
@@ -34,8 +37,8 @@ const COMPACT_LIVE_TIMES: u64 = 4;
 /// keeps callers waiting that find no room meanwhile.
 const UNSYNCED_BYTES_MAX: u64 = 1 << 20;
 
-pub(super) struct Committer {
-    inner: Arc<Inner>,
+/// The log being written. Its lock is held while the disk works.
+pub(super) struct Log {
     segment: Segment,
     marker: Box<dyn super::files::StoreFile>,
     /// Up to where the disk has everything, whatever happens.
@@ -46,66 +49,126 @@ pub(super) struct Committer {
     spare: Vec<u8>,
 }
 
-impl Committer {
+impl Log {
     pub(super) fn new(
-        inner: Arc<Inner>,
         segment: Segment,
         marker: Box<dyn super::files::StoreFile>,
         synced: Position,
         log_bytes: u64,
     ) -> Self {
-        Committer { inner, segment, marker, synced, log_bytes, unsynced_bytes: 0, spare: Vec::new() }
+        Log { segment, marker, synced, log_bytes, unsynced_bytes: 0, spare: Vec::new() }
+    }
+}
+
+/// Works until the journal is closed or the disk fails.
+pub(super) async fn run(inner: Arc<Inner>) {
+    let _ended = Ended(inner.clone());
+    loop {
+        let look = || {
+            let awaited = inner.durable.is_awaited();
+            lock(&inner.book).has_work(awaited).then_some(())
+        };
+        inner.work.until(look).await;
+        let mut log = lock(&inner.log);
+        let log = log.as_mut().expect("the log is taken away by the committer when it ends");
+        if (Committer { inner: &inner, log }).work() {
+            break;
+        }
+    }
+    let mut log = lock(&inner.log).take().expect("the log is taken away once");
+    let mut committer = Committer { inner: &inner, log: &mut log };
+    committer.close();
+    committer.compact_if_worth_it().await;
+}
+
+/// Writes what is applied on the thread of a caller, if it is durable then, no caller waits for the committer, and the log
+/// is free. False if the committer must do it.
+pub(super) fn write_here(inner: &Inner) -> bool {
+    if inner.options.durability != Durability::Flushed || inner.durable.is_awaited() {
+        return false;
+    }
+    let Ok(mut log) = inner.log.try_lock() else { return false };
+    let Some(log) = log.as_mut() else { return false };
+    Committer { inner, log }.write_only();
+    true
+}
+
+/// A thread that writes the log.
+struct Committer<'a> {
+    inner: &'a Inner,
+    log: &'a mut Log,
+}
+
+impl Committer<'_> {
+    /// Does the next work, if there still is any. True if the journal is to end.
+    fn work(&mut self) -> bool {
+        let awaited = self.inner.durable.is_awaited();
+        let Some(work) = lock(&self.inner.book).take_work(&mut self.log.spare, awaited) else { return false };
+        let done = match work {
+            Work::Write(group) => self.write(group),
+            Work::Sync(last) => self.sync(last),
+            Work::Grow(needed) => self.grow(needed),
+            Work::Tend => self.tend(),
+            Work::Close => return true,
+        };
+        if let Err(error) = done {
+            self.fail(&error);
+        }
+        false
     }
 
-    /// Works until the journal is closed or the disk fails.
-    pub(super) async fn run(mut self) {
-        loop {
-            let inner = self.inner.clone();
-            let spare = &mut self.spare;
-            let look = || {
-                let awaited = inner.durable.is_awaited();
-                lock(&inner.book).take_work(spare, awaited)
-            };
-            let work = inner.work.until(look).await;
-            let done = match work {
-                Work::Write(group) => self.write(group),
-                Work::Sync(last) => self.sync(last),
-                Work::Grow(needed) => self.grow(needed),
-                Work::Close => break,
-            };
-            if let Err(error) = done {
-                self.fail(&error);
-            }
+    /// Writes the next frame, and leaves all else to the committer.
+    fn write_only(&mut self) {
+        // Without a frame, another caller wrote it.
+        let Some(group) = lock(&self.inner.book).take_group(&mut self.log.spare) else { return };
+        if let Err(error) = self.append(group) {
+            return self.fail(&error);
         }
-        self.close();
-        self.compact_if_worth_it().await;
+        let lacks_room = self.lacks_room();
+        let mut book = lock(&self.inner.book);
+        book.wants_tending |= lacks_room || self.is_snapshot_due(&book);
+        let is_left = book.has_work(false);
+        drop(book);
+        if is_left {
+            self.inner.work.notify();
+        }
     }
 
     fn write(&mut self, group: Group) -> io::Result<()> {
-        let Group { first, last, time, mut frame } = group;
-        let head = FrameHeader { kind: FrameKind::Group, first, last, durable: self.synced };
-        head.finish(time, &mut frame);
-        self.segment.append(&frame)?;
-        self.unsynced_bytes += frame.len() as u64;
-        match self.inner.options.durability {
-            Durability::Flushed => self.tell_secured(last),
-            Durability::Synced if self.inner.durable.is_awaited() || self.unsynced_bytes >= UNSYNCED_BYTES_MAX => {
-                self.sync(last)?;
-            }
-            Durability::Synced => lock(&self.inner.book).written(),
-        }
-        self.log_bytes += frame.len() as u64;
-        self.spare = frame;
+        self.append(group)?;
+        self.tend()
+    }
+
+    /// Makes a snapshot if one is due, and keeps room for callers.
+    fn tend(&mut self) -> io::Result<()> {
         // A snapshot begins a new segment, which has room.
         self.start_snapshot_if_due()?;
         self.keep_room()
     }
 
+    fn append(&mut self, group: Group) -> io::Result<()> {
+        let Group { first, last, time, mut frame } = group;
+        let head = FrameHeader { kind: FrameKind::Group, first, last, durable: self.log.synced };
+        head.finish(time, &mut frame);
+        self.log.segment.append(&frame)?;
+        self.log.unsynced_bytes += frame.len() as u64;
+        match self.inner.options.durability {
+            Durability::Flushed => self.tell_secured(last),
+            Durability::Synced if self.inner.durable.is_awaited() || self.log.unsynced_bytes >= UNSYNCED_BYTES_MAX => {
+                self.sync(last)?;
+            }
+            Durability::Synced => lock(&self.inner.book).written(),
+        }
+        self.log.log_bytes += frame.len() as u64;
+        self.log.spare = frame;
+        Ok(())
+    }
+
     fn sync(&mut self, last: Position) -> io::Result<()> {
-        self.segment.sync()?;
-        (self.synced, self.unsynced_bytes) = (last, 0);
+        self.log.segment.sync()?;
+        (self.log.synced, self.log.unsynced_bytes) = (last, 0);
         // Losing the marker loses no batch, only the certainty that a torn last group was torn.
-        if let Err(error) = self.marker.write_at(&super::format::encode_marker(last), 0) {
+        if let Err(error) = self.log.marker.write_at(&super::format::encode_marker(last), 0) {
             tracing::warn!(%error, "the journal's durable marker could not be written");
         }
         self.tell_secured(last);
@@ -120,14 +183,12 @@ impl Committer {
     /// Prepares space, in this segment or the next, before a caller has to wait for it. If there is none, the caller that
     /// needs it gets the error.
     fn keep_room(&mut self) -> io::Result<()> {
-        let (stride, room) = (self.segment.stride(), self.segment.room());
-        // A busy log has a whole stride left when the next is prepared; the first bytes of a new store cost less.
-        let room_min = if stride == PREPARE_BYTES { stride } else { stride / 2 };
-        if room >= room_min {
+        if !self.lacks_room() {
             return Ok(());
         }
-        let grown = match self.segment.used() + room < SEGMENT_BYTES {
-            true => self.segment.prepare(stride).map_err(NotCreated::NoTrace),
+        let (stride, room) = (self.log.segment.stride(), self.log.segment.room());
+        let grown = match self.log.segment.used() + room < SEGMENT_BYTES {
+            true => self.log.segment.prepare(stride).map_err(NotCreated::NoTrace),
             // Whatever is let in meanwhile is let in against the old segment's room, so the new one has no less.
             false => self.rotate(room.max(PREPARE_BYTES)),
         };
@@ -139,13 +200,21 @@ impl Committer {
         Ok(())
     }
 
+    /// Little space is left.
+    fn lacks_room(&self) -> bool {
+        let stride = self.log.segment.stride();
+        // A busy log has a whole stride left when the next is prepared; the first bytes of a new store cost less.
+        let room_min = if stride == PREPARE_BYTES { stride } else { stride / 2 };
+        self.log.segment.room() < room_min
+    }
+
     /// Prepares space that callers wait for, or tells them that there is none.
     fn grow(&mut self, needed: u64) -> io::Result<()> {
         let missing = needed + lock(&self.inner.book).pending_bytes();
-        let grown = if self.segment.used() >= SEGMENT_BYTES {
-            self.rotate(missing.max(self.segment.room() + needed).max(PREPARE_BYTES))
+        let grown = if self.log.segment.used() >= SEGMENT_BYTES {
+            self.rotate(missing.max(self.log.segment.room() + needed).max(PREPARE_BYTES))
         } else {
-            self.segment.prepare(missing.max(self.segment.stride())).map_err(NotCreated::NoTrace)
+            self.log.segment.prepare(missing.max(self.log.segment.stride())).map_err(NotCreated::NoTrace)
         };
         match grown {
             Ok(()) => self.tell_room(),
@@ -161,30 +230,32 @@ impl Committer {
     /// Goes on in a new segment. All before it is durable then, whatever was promised.
     fn rotate(&mut self, room: u64) -> Result<(), NotCreated> {
         let framed = lock(&self.inner.book).framed();
-        if self.synced < framed {
+        if self.log.synced < framed {
             self.sync(framed).map_err(NotCreated::Unclear)?;
         }
-        self.segment = Segment::create(&*self.inner.files, self.inner.store, Position(framed.0 + 1), room)?;
+        self.log.segment = Segment::create(&*self.inner.files, self.inner.store, Position(framed.0 + 1), room)?;
         Ok(())
     }
 
     fn tell_room(&self) {
-        lock(&self.inner.book).set_room(self.segment.room());
+        lock(&self.inner.book).set_room(self.log.segment.room());
         self.inner.room.notify();
     }
 
+    /// The log has grown larger than the rows, and no snapshot is made.
+    fn is_snapshot_due(&self, book: &Book) -> bool {
+        let live = book.state.durable_bytes();
+        book.snapshot_due.is_none() && self.log.log_bytes >= live.max(self.inner.options.snapshot_log_bytes_min)
+    }
+
     fn start_snapshot_if_due(&mut self) -> io::Result<()> {
-        let (live, busy) = {
-            let book = lock(&self.inner.book);
-            (book.state.durable_bytes(), book.snapshot_due.is_some())
-        };
-        if busy || self.log_bytes < live.max(self.inner.options.snapshot_log_bytes_min) {
+        if !self.is_snapshot_due(&lock(&self.inner.book)) {
             return Ok(());
         }
         // Whatever is let in meanwhile is let in against the old segment's room, so the new one has no less.
-        match self.rotate(self.segment.room().max(PREPARE_BYTES)) {
+        match self.rotate(self.log.segment.room().max(PREPARE_BYTES)) {
             Ok(()) => {
-                self.log_bytes = 0;
+                self.log.log_bytes = 0;
                 let mut book = lock(&self.inner.book);
                 book.snapshot_due = Some(book.framed());
                 drop(book);
@@ -215,7 +286,7 @@ impl Committer {
             (book.framed(), book.fault.is_some())
         };
         if !failed
-            && self.synced < framed
+            && self.log.synced < framed
             && let Err(error) = self.sync(framed)
         {
             self.fail(&error);
@@ -223,14 +294,14 @@ impl Committer {
     }
 }
 
-impl Committer {
+impl Committer<'_> {
     /// Nothing comes any more: a long log of little is replaced by a snapshot. If that fails the log stays, and holds all.
     async fn compact_if_worth_it(&mut self) {
         let (live, framed, failed) = {
             let book = lock(&self.inner.book);
             (book.state.durable_bytes(), book.framed(), book.fault.is_some())
         };
-        let log_bytes = self.log_bytes + self.segment.room();
+        let log_bytes = self.log.log_bytes + self.log.segment.room();
         let min = self.inner.options.compact_log_bytes_min;
         if failed || log_bytes < min.max(live.saturating_mul(COMPACT_LIVE_TIMES)) {
             return;
@@ -242,7 +313,7 @@ impl Committer {
             return;
         }
         let compacted = match self.rotate(super::segment::PREPARE_BYTES_MIN) {
-            Ok(()) => super::snapshotter::make_last(&self.inner, framed),
+            Ok(()) => super::snapshotter::make_last(self.inner, framed),
             Err(not) => Err(not.into()),
         };
         if let Err(error) = compacted {
@@ -252,15 +323,18 @@ impl Committer {
     }
 }
 
-impl Drop for Committer {
-    /// However the committer ends, by closing or by a panic, no caller waits for it any more.
+/// However the committer ends, by closing or by a panic, no caller waits for it any more.
+struct Ended(Arc<Inner>);
+
+impl Drop for Ended {
     fn drop(&mut self) {
+        let Ended(inner) = self;
         let closed: Arc<str> = "the journal is closed".into();
-        lock(&self.inner.book).fault.get_or_insert_with(|| Error::Unavailable(closed.clone()));
-        self.inner.durable.fail(Error::Unavailable(closed));
-        self.inner.room.notify();
-        self.inner.enabled.notify();
-        self.inner.snapshot.notify();
-        self.inner.committer_ended.raise(ENDED);
+        lock(&inner.book).fault.get_or_insert_with(|| Error::Unavailable(closed.clone()));
+        inner.durable.fail(Error::Unavailable(closed));
+        inner.room.notify();
+        inner.enabled.notify();
+        inner.snapshot.notify();
+        inner.committer_ended.raise(ENDED);
     }
 }

@@ -29,7 +29,10 @@ const PAUSE_MS_MAX: u64 = 30_000;
 /// The time a server has to answer when it is connected to.
 const CONNECT_MS_MAX: u64 = 10_000;
 
-/// The lock of a database under which tables are created: any number that nobody else has.
+/// A connection is given up when the server's machine has acknowledged nothing for so long; its settings may say otherwise.
+const SILENCE_MS_MAX: u64 = 60_000;
+
+/// The lock of a database under which tables are created: any number that no other program uses.
 const CREATING: i64 = 0x6f6e_6365_666c_6f77;
 
 /// Writes every record as a row of a table, exactly once.
@@ -87,6 +90,9 @@ fn parse(config: &str) -> std::result::Result<Config, String> {
         return Err(String::from("the connection cannot be encrypted: use a tunnel, and leave `sslmode` out"));
     }
     parsed.connect_timeout(Duration::from_millis(CONNECT_MS_MAX));
+    if parsed.get_tcp_user_timeout().is_none() {
+        parsed.tcp_user_timeout(Duration::from_millis(SILENCE_MS_MAX));
+    }
     Ok(parsed)
 }
 
@@ -141,14 +147,26 @@ async fn connect(mut config: Config, password: Option<&SecretText>) -> std::resu
 }
 
 async fn create_positions(client: &mut Client) -> std::result::Result<(), tokio_postgres::Error> {
-    // Two sessions that create one table at once meet in an error, though each says IF NOT EXISTS.
-    let transaction = client.transaction().await?;
-    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&CREATING]).await?;
     let create = format!(
         "CREATE TABLE IF NOT EXISTS {POSITIONS} (stream TEXT NOT NULL, sink TEXT NOT NULL, \"partition\" INTEGER NOT NULL, \
          written BIGINT NOT NULL, crc BIGINT NOT NULL, PRIMARY KEY (stream, sink, \"partition\"))"
     );
-    transaction.batch_execute(&create).await?;
+    create_if_absent(client, POSITIONS, &create).await
+}
+
+/// Creates a table, unless it is there: a user without the right to create tables may write to one.
+async fn create_if_absent(
+    client: &mut Client,
+    table: &str,
+    create: &str,
+) -> std::result::Result<(), tokio_postgres::Error> {
+    if client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&table]).await?.get(0) {
+        return Ok(());
+    }
+    // Two sessions that create one table at once meet in an error, though each says IF NOT EXISTS.
+    let transaction = client.transaction().await?;
+    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&CREATING]).await?;
+    transaction.batch_execute(create).await?;
     transaction.commit().await
 }
 
@@ -236,13 +254,11 @@ impl PostgresLink {
             written: u64::try_from(row.get::<_, i64>(0)).unwrap_or(0),
             crc: u32::try_from(row.get::<_, i64>(1)).unwrap_or(0),
         };
-        if let Some((written, committed)) = self.resumed {
+        // Checked once: the position of a later try may be that of this one, whose answer was lost.
+        if let Some((written, committed)) = self.resumed.take() {
             position.check(id, written, committed).map_err(lasting)?;
         }
-        let ChunkDecision::Write(after) = position.decide(chunk).map_err(lasting)? else {
-            self.resumed = None;
-            return Ok(());
-        };
+        let ChunkDecision::Write(after) = position.decide(chunk).map_err(lasting)? else { return Ok(()) };
         for run in runs {
             let columns = run.columns.iter().map(|column| quoted(column)).collect::<Vec<_>>().join(", ");
             let (table, conflict) = (self.sink.table.quoted(), self.sink.table.on_conflict(&run.columns));
@@ -261,7 +277,6 @@ impl PostgresLink {
         let written = i64::try_from(after.written).map_err(|error| Failure::Lasting(error.to_string()))?;
         transaction.execute(&note, &[&id.stream, &id.sink, &partition, &written, &i64::from(after.crc)]).await?;
         transaction.commit().await?;
-        self.resumed = None;
         Ok(())
     }
 
@@ -270,10 +285,7 @@ impl PostgresLink {
         let client = self.client.as_mut().expect("it was connected just now");
         create_positions(client).await?;
         if let Some(create) = self.sink.table.create(type_of) {
-            let transaction = client.transaction().await?;
-            transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&CREATING]).await?;
-            transaction.batch_execute(&create).await?;
-            transaction.commit().await?;
+            create_if_absent(client, &self.sink.table.quoted(), &create).await?;
         }
         let insert = format!("INSERT INTO {POSITIONS} VALUES ($1, $2, $3, 0, 0) ON CONFLICT DO NOTHING");
         let SqlSinkId { stream, sink } = &self.sink.id;

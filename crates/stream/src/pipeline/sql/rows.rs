@@ -1,4 +1,4 @@
-//! What all databases share: whether a chunk is written already, its rows, and the statements.
+//! The parts that all databases share: the decision whether a chunk is written already, its rows, and the statements.
 
 use super::{SqlColumnType, SqlSinkId, SqlTable};
 use crate::pipeline::sink::SinkChunk;
@@ -16,7 +16,7 @@ pub(super) struct WrittenPosition {
     pub(super) crc: u32,
 }
 
-/// What is to be done with a chunk.
+/// The decision about a chunk.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ChunkDecision {
     /// Its records are no rows yet; then the position is this.
