@@ -83,9 +83,17 @@ impl Worker {
         }
         self.began = self.runtime.records.now().await?;
         loop {
-            if let Some(result) = self.turn().await? {
-                self.leave().await?;
-                return Ok(result);
+            match self.turn().await {
+                Ok(None) => {}
+                Ok(Some(result)) => {
+                    self.leave().await?;
+                    return Ok(result);
+                }
+                Err(error @ (StreamError::Cancelled { .. } | StreamError::Superseded { .. })) => {
+                    self.leave().await?;
+                    return Err(error);
+                }
+                Err(error) => return Err(error),
             }
         }
     }
@@ -110,7 +118,6 @@ impl Worker {
             looked => looked?,
         }
         if self.desired.is_cancelled {
-            self.leave().await?;
             return Err(StreamError::Cancelled { name: runtime.name.clone() });
         }
         // Partitions that take nothing more from sources at the beginning of this turn have nothing left after an idle one.

@@ -46,7 +46,7 @@ pub(super) fn source<'a>(
         match lateness {
             None => reader.warn(key.span, String::from("`out_of_order` is called `lateness` now")),
             Some(_) => {
-                reader.say(key.span, "OF0113", "`out_of_order` is an earlier name of `lateness`", "leave it out")
+                reader.say(key.span, "OF0113", "`out_of_order` is an earlier name of `lateness`", "leave it out");
             }
         }
     }

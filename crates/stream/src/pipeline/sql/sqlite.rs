@@ -120,7 +120,7 @@ impl SinkWriter for SharedSqlite {
                 let written = shared.lock().unwrap_or_else(PoisonError::into_inner).write(&chunk);
                 match written {
                     Err(error) if is_busy(&error) => {
-                        tracing::warn!(%error, "waiting for another process to end its transaction")
+                        tracing::warn!(%error, "waiting for another process to end its transaction");
                     }
                     written => return written,
                 }
