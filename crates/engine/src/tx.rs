@@ -122,6 +122,11 @@ impl Tx {
         lock(&self.done).sent.push(Row::new(message));
     }
 
+    /// Notes that the store did not answer: it excuses a failure of the body.
+    pub(crate) fn note_trouble(&self, trouble: &onceflow_store::Error) {
+        lock(&self.done).trouble = Some(trouble.clone());
+    }
+
     /// The store's error, if a read failed.
     pub(crate) fn trouble(&self) -> Option<onceflow_store::Error> {
         lock(&self.done).trouble.clone()

@@ -30,7 +30,8 @@ use proc_macro::TokenStream;
 /// be made from. A function that is not `async` may block.
 ///
 /// Parameters before the inputs may ask for more: `step: &Step` for the step's key, address and attempt, `tx: Tx` for
-/// the flow's own rows (`effect = transactional`), `pool: State<Pool>` for what the engine was given of that type.
+/// the flow's own rows (`effect = transactional`), `pool: State<Pool>` for what the engine was given of that type,
+/// `step: OpenStep` for a step that has work open in the store, such as a pipeline of `onceflow-stream`.
 ///
 /// | option | means | without it |
 /// |---|---|---|

@@ -13,6 +13,8 @@ use syn::{Attribute, Error, FnArg, ItemFn, Pat, PatIdent, Result, ReturnType, Si
 enum Parameter {
     /// The step, by reference or by value.
     Step { by_reference: bool },
+    /// The step, which may have work open in the store.
+    OpenStep,
     /// The flow's rows.
     Tx,
     /// The engine's state of this type.
@@ -31,7 +33,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> Result<TokenStr
         .iter()
         .filter_map(|parameter| match parameter {
             Parameter::Input(name, ty) => Some((name, &**ty)),
-            Parameter::Step { .. } | Parameter::Tx | Parameter::State(_) => None,
+            Parameter::Step { .. } | Parameter::OpenStep | Parameter::Tx | Parameter::State(_) => None,
         })
         .collect();
     let depends = depends(&options, &inputs)?;
@@ -61,9 +63,17 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> Result<TokenStr
         .iter()
         .filter_map(|parameter| match parameter {
             Parameter::State(ty) => Some(quote_spanned!(ty.span()=> ::onceflow::task::Need::of::<#ty>())),
+            Parameter::OpenStep => Some(quote!(::onceflow::task::Need::of::<::onceflow::task::EndOpenWork>())),
             _ => None,
         })
         .collect();
+    let opens_work = parameters.iter().any(|parameter| matches!(parameter, Parameter::OpenStep)).then(|| {
+        quote! {
+            fn opens_work() -> bool {
+                true
+            }
+        }
+    });
     let needs = (!states.is_empty()).then(|| {
         quote! {
             fn needs() -> ::std::vec::Vec<::onceflow::task::Need> {
@@ -108,6 +118,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> Result<TokenStr
 
             #start
             #needs
+            #opens_work
             #undo
         }
     })
@@ -221,6 +232,7 @@ fn parameters(signature: &Signature) -> Result<Vec<Parameter>> {
         let read = match ty {
             Type::Reference(reference) if is(&reference.elem, "Step") => Parameter::Step { by_reference: true },
             ty if is(ty, "Step") => Parameter::Step { by_reference: false },
+            ty if is(ty, "OpenStep") => Parameter::OpenStep,
             ty if is(ty, "Tx") => Parameter::Tx,
             ty if let Some(state) = state_of(ty) => Parameter::State(Box::new(state.clone())),
             Type::Reference(_) => {
@@ -353,6 +365,7 @@ fn start(function: &ItemFn, parameters: &[Parameter], options: &Options, count: 
         arguments.push(match parameter {
             Parameter::Step { by_reference: true } => quote!(&__step),
             Parameter::Step { by_reference: false } => quote!(::core::clone::Clone::clone(&__step)),
+            Parameter::OpenStep => quote!(::onceflow::OpenStep::new(&__step)),
             Parameter::Tx => quote!(::onceflow::task::tx(&__step)?),
             Parameter::State(ty) => quote_spanned!(ty.span()=> ::onceflow::task::state::<#ty>(&__step)?),
             Parameter::Input(input, ty) => {

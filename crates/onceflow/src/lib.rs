@@ -170,7 +170,7 @@ pub use onceflow_macros::flow;
 pub use onceflow_macros::task;
 pub use port::{Input, Output, Port, Ports};
 pub use run::{Run, Start};
-pub use task::{Call, State, Step, Task, Tx, fatal, not_done};
+pub use task::{Call, OpenStep, State, Step, Task, Tx, fatal, not_done};
 pub use value::{Directory, File, Value};
 
 /// The names that nearly every user of this crate needs.
@@ -180,8 +180,8 @@ pub use value::{Directory, File, Value};
 /// ```
 pub mod prelude {
     pub use crate::{
-        Builder, Bytes, Directory, Engine, File, Flow, FlowRef, Port, Ports, State, Step, Task, Tx, Value, fatal,
-        not_done,
+        Builder, Bytes, Directory, Engine, File, Flow, FlowRef, OpenStep, Port, Ports, State, Step, Task, Tx, Value,
+        fatal, not_done,
     };
     pub use onceflow_macros::{flow, task};
 }

@@ -1,12 +1,14 @@
 //! Tasks as `#[task]` makes them from functions, and the conversion of their results and errors for the engine.
 
 mod error;
+mod open;
 mod returned;
 mod state;
 
 pub use error::{Marked, failure, fatal, not_done};
 pub use onceflow_engine::Need;
-pub use onceflow_engine::task::{Attempt, Body, Data, Failure, FileData, Step, Tasks, Tx};
+pub use onceflow_engine::task::{Attempt, Body, Data, EndOpenWork, Failure, FileData, OpenWork, Step, Tasks, Tx};
+pub use open::OpenStep;
 pub use returned::{Outputs, Returned};
 pub use state::{State, state};
 
@@ -51,6 +53,11 @@ pub trait Task: 'static {
     /// The [`State`] it takes.
     fn needs() -> Vec<Need> {
         Vec::new()
+    }
+
+    /// It takes an [`OpenStep`].
+    fn opens_work() -> bool {
+        false
     }
 
     /// The task that undoes it.
@@ -99,6 +106,10 @@ impl<T: Task> Body for Code<T> {
 
     fn needs(&self) -> Vec<Need> {
         T::needs()
+    }
+
+    fn opens_work(&self) -> bool {
+        T::opens_work()
     }
 }
 

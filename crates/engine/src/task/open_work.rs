@@ -66,33 +66,44 @@ impl OpenWork {
         let row = OpenSession { address: step.address(), session: work.name.clone(), task };
         loop {
             // Repeating it is harmless: the row of an earlier attempt is the same.
-            if let Some(mut batch) = work.own_batch().await? {
-                batch.put(work.row(), write(&row));
-                if commit_durably(&*work.records, batch).await?.is_applied() {
-                    return Ok(work);
-                }
+            let mut batch = work.own_batch().await?;
+            batch.put(work.row(), write(&row));
+            if commit_durably(&*work.records, batch).await?.is_applied() {
+                return Ok(work);
             }
             work.world.sleep(LOOK_MS).await;
         }
     }
 
-    /// A batch that is refused unless the step is still claimed here and its run goes on; `None` if it would be now.
+    /// A batch that is refused unless the step is still claimed here and its run goes on. Waits while the run lets nothing
+    /// begin, such as for a new plan.
     ///
     /// # Errors
     /// If the store does not answer.
-    pub async fn own_batch(&self) -> Result<Option<Batch>, Error> {
-        let mut batch = Batch::new(self.shard());
-        Ok(self.tx.require_step(&mut batch).await?.then_some(batch))
+    pub async fn own_batch(&self) -> Result<Batch, Error> {
+        loop {
+            let mut batch = Batch::new(self.shard());
+            if self.tx.require_step(&mut batch).await? {
+                return Ok(batch);
+            }
+            self.world.sleep(LOOK_MS).await;
+        }
     }
 
-    /// The step is still claimed here, and its run goes on.
+    /// Waits until the step is seen to be claimed here, with its work open. Does not return once the step is lost, or its run
+    /// ends: its worker drops this attempt then.
     ///
     /// # Errors
     /// If the store does not answer.
-    pub async fn is_ours(&self) -> Result<bool, Error> {
-        let Some(mut batch) = self.own_batch().await? else { return Ok(false) };
-        batch.require_present(self.row());
-        Ok(self.records.commit(batch).await?.is_applied())
+    pub async fn until_ours(&self) -> Result<(), Error> {
+        loop {
+            let mut batch = self.own_batch().await?;
+            batch.require_present(self.row());
+            if self.records.commit(batch).await?.is_applied() {
+                return Ok(());
+            }
+            self.world.sleep(LOOK_MS).await;
+        }
     }
 
     /// The work that a step has left open, to be ended.
@@ -128,6 +139,11 @@ impl OpenWork {
             ..open.step(self.step.run(), self.step.resources())
         };
         others.map(|(_, open)| OpenWork::left_open(&step(&open))).collect()
+    }
+
+    /// Notes that the store did not answer. A failure of the body is none of the step then: it costs time and no attempt.
+    pub fn note_trouble(&self, trouble: &onceflow_store::Error) {
+        self.tx.note_trouble(trouble);
     }
 
     /// Its name: letters and digits, the same for no other step.

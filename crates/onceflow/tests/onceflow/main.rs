@@ -6,5 +6,6 @@ mod examples;
 mod graphs;
 mod run;
 mod scope;
+mod streams;
 mod support;
 mod values;

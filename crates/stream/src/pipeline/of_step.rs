@@ -56,7 +56,18 @@ impl StepOutput {
 }
 
 fn engine(error: onceflow_engine::Error) -> StreamError {
-    StreamError::Io { name: String::from("a step"), cause: Arc::new(io::Error::other(error)) }
+    match error {
+        onceflow_engine::Error::Store(error) => StreamError::Store(error),
+        error => StreamError::Io { name: String::from("a step"), cause: Arc::new(io::Error::other(error)) },
+    }
+}
+
+/// Notes a failure of the store, which is none of the step.
+fn noted<T>(work: &OpenWork, result: Result<T, StreamError>) -> Result<T, StreamError> {
+    if let Err(StreamError::Store(error)) = &result {
+        work.note_trouble(error);
+    }
+    result
 }
 
 fn disk(path: &Path) -> impl Fn(io::Error) -> StreamError {
@@ -71,6 +82,14 @@ impl StepPipeline {
     /// If the store does not answer, or the directory cannot be made.
     pub async fn begin(step: &Step) -> Result<Self, StreamError> {
         let work = OpenWork::begin(step).await.map_err(engine)?;
+        let placed = StepPipeline::place(&work).await;
+        let (name, directory) = noted(&work, placed)?;
+        Ok(StepPipeline { work, name, directory })
+    }
+
+    /// Finds the pipeline of earlier attempts, if its files are here, and removes all others. Returns the name and the
+    /// directory of the pipeline.
+    async fn place(work: &OpenWork) -> Result<(String, PathBuf), StreamError> {
         for left in work.of_earlier_plans().await.map_err(engine)? {
             end(&left).await?;
         }
@@ -94,7 +113,7 @@ impl StepPipeline {
                 place
             }
         };
-        Ok(StepPipeline { name: name_at(&place), directory: root.join(&place), work })
+        Ok((name_at(&place), root.join(&place)))
     }
 
     /// An empty pipeline with the name of the step's. What is added to it must be the same in every attempt.
@@ -118,30 +137,33 @@ impl StepPipeline {
         &self.directory
     }
 
-    /// Runs the pipeline until its sources have ended, and removes it. Dropped before, it goes on in the next attempt.
+    /// Runs the pipeline until its sources have ended, and removes it. Dropped before, it goes on in the next attempt. Does
+    /// not return once the step is lost, or its run ends: the worker drops this attempt then.
     ///
     /// # Errors
     /// If the pipeline fails: it is removed then, and the next attempt begins anew.
     pub async fn run(self, pipeline: Pipeline) -> Result<StepOutput, StreamError> {
+        let ran = self.run_to_end(pipeline).await;
+        noted(&self.work, ran)
+    }
+
+    async fn run_to_end(&self, pipeline: Pipeline) -> Result<StepOutput, StreamError> {
         let pipeline = pipeline.locks(self.work.scratch().join(LOCKS));
         let ran = loop {
-            let Some(first) = self.work.own_batch().await.map_err(engine)? else {
-                // The worker drops this attempt.
-                std::future::pending().await
-            };
+            let first = self.work.own_batch().await.map_err(engine)?;
             match pipeline.run_from(first, self.work.records(), self.work.world()).await {
-                Err(StreamError::Removed { .. }) if self.is_ours().await? => {}
+                // It was not installed, because the state of the run has changed; or another worker has removed it, and has
+                // the step.
+                Err(StreamError::Removed { .. }) => self.work.until_ours().await.map_err(engine)?,
                 ran => break ran,
             }
         };
-        // The worker that has the step now, or that ends its run, cleans up.
-        if !self.is_ours().await? {
-            return Err(StreamError::Removed { name: self.name });
-        }
+        // Else the worker that has the step, or that ends its run, cleans up.
+        self.work.until_ours().await.map_err(engine)?;
         match ran {
             Ok(result) if !result.has_ended => {
                 let cause = io::Error::other("it was drained before its sources had ended; the next attempt goes on");
-                Err(StreamError::Io { name: self.name, cause: Arc::new(cause) })
+                Err(StreamError::Io { name: self.name.clone(), cause: Arc::new(cause) })
             }
             Ok(result) => {
                 let mut files = BTreeMap::new();
@@ -158,10 +180,6 @@ impl StepPipeline {
                 Err(error)
             }
         }
-    }
-
-    async fn is_ours(&self) -> Result<bool, StreamError> {
-        self.work.is_ours().await.map_err(engine)
     }
 
     /// Removes the pipeline that a step has left open, with its files: the step is not taken up again.
