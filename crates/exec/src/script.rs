@@ -23,7 +23,7 @@ impl Body for Scripts {
     }
 }
 
-async fn run(shared: &Arc<ExecutorContext>, step: &Step, inputs: Vec<Data>) -> Result<Vec<Data>, Failure> {
+pub(crate) async fn run(shared: &Arc<ExecutorContext>, step: &Step, inputs: Vec<Data>) -> Result<Vec<Data>, Failure> {
     let (spec, action) = crate::action(step)?;
     let Action::Script(script) = action else { return Err(crate::not_for("script")) };
     let secrets = Secrets::read(&script.secrets)?;

@@ -361,6 +361,13 @@ fn required(kinds: &[&str]) -> Value {
 fn task(others: &[(&'static str, Value)]) -> Vec<(&'static str, Value)> {
     let tasks = [
         ("run", text("A command; what it prints is the message, as JSON if it is JSON.", None)),
+        (
+            "script",
+            words(
+                "The interpreter of `code`, which reads the message as JSON, under its name; what it prints is the message.",
+            ),
+        ),
+        ("code", text("The code of the script.", None)),
         ("http", described(reference("http"), "A call; the body of the answer is the message.")),
         (
             "call",
@@ -453,6 +460,7 @@ fn operation() -> Value {
         ("rest", described(reference("target"), "Where the other fields go, as a record.")),
     ]));
     schema["oneOf"] = required(OP_KINDS);
+    schema["dependentRequired"] = json!({ "script": ["code"], "code": ["script"] });
     schema
 }
 

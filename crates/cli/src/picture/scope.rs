@@ -168,6 +168,7 @@ impl Drawing<'_> {
 fn task(task: &FileTask) -> String {
     match task {
         FileTask::Run(_) => String::from("run"),
+        FileTask::Script(_) => String::from("script"),
         FileTask::Http(_) => String::from("http"),
         FileTask::Call(call) => format!("call {}", call.flow),
         FileTask::Scope(_) => String::from("scope"),

@@ -42,6 +42,20 @@ fn operations_give_what_the_book_says() {
         ("a nested scope that it chooses", inject.replace("CHOICE", "\"'inner'\""), json!({ "n": 5 })),
         ("a task that there is not", inject.replace("CHOICE", "\"'thrice'\""), json!(true)),
         (
+            "a script",
+            String::from(
+                "start: s\nops:\n  s:\n    script: python3\n    code: |\n      import json, sys\n      given = json.load(sys.stdin)\n      print(json.dumps({'twice': given['message']['n'] * 2, 'keyed': len(given['key']) > 0}))\n    next: terminate\n",
+            ),
+            json!({ "twice": 10, "keyed": true }),
+        ),
+        (
+            "a script that fails",
+            String::from(
+                "start: s\nops:\n  s: { script: [sh, -eu], code: 'exit 3', next: cancel, err: why }\n  why: { expr: message.contains('3'), next: terminate }",
+            ),
+            json!(true),
+        ),
+        (
             "a match",
             String::from(
                 "start: m\nops:\n  m: { match: 'message.n > 3 ? \"big\" : \"small\"', cases: { big: big }, else: cancel }\n  big: { expr: '\"big\"', next: terminate }",

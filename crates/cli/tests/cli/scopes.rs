@@ -9,6 +9,8 @@ fn delivery(drive: &str) -> (Bed, Vec<String>) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the repository");
     let flow = std::fs::read_to_string(root.join("examples/delivery/flow.yaml")).expect("the example");
     bed.write("flow.yaml", &flow);
+    let release = std::fs::read_to_string(root.join("examples/delivery/release.yaml")).expect("the example");
+    bed.write("release.yaml", &release);
     let ledger = format!("ledger={}", bed.path("ledger").display());
     let mut args: Vec<String> = ["run", "flow.yaml", "--input", "order=soup"].map(String::from).into();
     args.extend([String::from("--input"), ledger, String::from("--input"), format!("drive={drive}")]);
@@ -72,11 +74,17 @@ fn killed_delivery_goes_on_where_it_was() {
 /// The example with a drive that waits at a gate and a release that takes a while.
 fn slow_delivery() -> (Bed, Vec<String>, crate::support::Gate) {
     let (bed, mut args) = delivery("true");
-    let flow = bed.read("flow.yaml").replace("echo \"released", "sleep 0.3; echo \"released");
-    bed.write("flow.yaml", &flow);
+    let release = bed.read("release.yaml").replace("echo \"released", "sleep 0.3; echo \"released");
+    bed.write("release.yaml", &release);
     let gate = bed.gate("drive");
     *args.last_mut().expect("arguments") = format!("drive={}", gate.shell());
     (bed, args, gate)
+}
+
+/// The release does this as well, after it has noted what it does.
+fn release_does(bed: &Bed, more: &str) {
+    let release = bed.read("release.yaml");
+    bed.write("release.yaml", &release.replace(">> ${{ ledger }}", &format!(">> ${{{{ ledger }}}}; {more}")));
 }
 
 /// The robot is released, and neither rows nor work directories are left.
@@ -126,7 +134,7 @@ steps:
       ops:
         a: { run: 'echo ${{ inputs.n }}', next: nowhere }
         b: { join: [kapt], next: terminate }
-        c: { script: go, next: terminate }
+        c: { flow: go, next: terminate }
         d: { expr: message }
 ";
     bed.write("flow.yaml", flow);
@@ -138,7 +146,7 @@ steps:
         "operations of a scope see `message` only",
         "there is no operation `nowhere` here",
         "there is no buffer `kapt` here",
-        "has `script`, which operations of scopes do not have",
+        "has `flow`, which operations of scopes do not have",
         "operation `d` has no `next`",
         "flow.yaml:7:14",
     ] {
@@ -183,7 +191,7 @@ fn killed_delivery_with_a_changed_scope_is_cleaned_with_the_scope_it_began_with(
     gate.until_there();
     signal(&child, "KILL");
     child.wait().expect("it was killed");
-    bed.write("flow.yaml", &bed.read("flow.yaml").replace("echo \"released", "echo \"freed"));
+    bed.write("release.yaml", &bed.read("release.yaml").replace("echo \"released", "echo \"freed"));
     *args.last_mut().expect("arguments") = String::from("drive=true");
     bed.run(&words(&args)).ends(0);
     let ledger = bed.read("ledger");
@@ -195,7 +203,7 @@ fn killed_delivery_with_a_changed_scope_is_cleaned_with_the_scope_it_began_with(
 #[test]
 fn failed_cleanup_is_reported_and_the_result_stands() {
     let (bed, args) = delivery("true");
-    bed.write("flow.yaml", &bed.read("flow.yaml").replace("done\n    out", "done; exit 3\n    out"));
+    release_does(&bed, "exit 3");
     let said = bed.run(&words(&args)).ends(0);
     assert_eq!(said.json()["delivered"], "soup");
     assert!(said.all().contains("cleanup release"), "{}", said.all());
@@ -208,7 +216,7 @@ fn failed_cleanup_is_reported_and_the_result_stands() {
 #[test]
 fn cleanup_that_fails_when_a_run_is_cancelled_is_reported() {
     let (bed, args, gate) = slow_delivery();
-    bed.write("flow.yaml", &bed.read("flow.yaml").replace("done\n    out", "done; exit 3\n    out"));
+    release_does(&bed, "exit 3");
     let mut child = bed.start(&words(&args));
     gate.until_there();
     signal(&child, "KILL");
@@ -230,7 +238,10 @@ fn delivery_killed_in_each_of_its_commands_releases_every_robot_once() {
             "reserve" => {
                 flow.replace("            printf '{", &format!("            {}\n            printf '{{", gate.shell()))
             }
-            "release" => flow.replace("done\n    out", &format!("done; {}\n    out", gate.shell())),
+            "release" => {
+                release_does(&bed, &gate.shell());
+                flow
+            }
             _ => flow,
         };
         bed.write("flow.yaml", &flow);

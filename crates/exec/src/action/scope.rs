@@ -3,7 +3,7 @@
 mod call;
 mod plan;
 
-use super::{Command, Http};
+use super::{Command, Http, Script};
 pub use call::{CallGiven, CallInput, FileCall};
 use onceflow_core::scope::{Scope, ScopeFault};
 pub(crate) use plan::{OpCode, ScopePlan};
@@ -164,6 +164,8 @@ pub enum FileWork {
 pub enum FileTask {
     /// Starts a command; the text it prints is the message, as JSON if it is JSON.
     Run(Command),
+    /// Runs code in an interpreter, which reads the message; what it prints is the message, as JSON if it is JSON.
+    Script(Script),
     /// Calls a server; the body of its answer is the message.
     Http(Http),
     /// Runs a flow; a record of its outputs is the message.
@@ -310,7 +312,7 @@ impl ScopeAction {
         of_ops.chain(self.cleanups.iter().map(|cleanup| &cleanup.task)).any(|task| match task {
             FileTask::Call(_) => true,
             FileTask::Scope(nested) => nested.calls(),
-            FileTask::Run(_) | FileTask::Http(_) => false,
+            FileTask::Run(_) | FileTask::Script(_) | FileTask::Http(_) => false,
         })
     }
 
@@ -320,6 +322,7 @@ impl ScopeAction {
         for task in of_ops.chain(self.cleanups.iter_mut().map(|cleanup| &mut cleanup.task)) {
             match task {
                 FileTask::Run(command) => command.secrets.clear(),
+                FileTask::Script(script) => script.secrets.clear(),
                 FileTask::Http(http) => http.secrets.clear(),
                 FileTask::Call(call) => call.clear_library(),
                 FileTask::Scope(nested) => nested.clear_secrets(),

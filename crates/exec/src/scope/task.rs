@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     action::{Action, FileTask},
-    command,
+    command, script,
     value::PortValue,
 };
 use onceflow_core::{
@@ -28,9 +28,10 @@ const SESSION_LETTERS: usize = 12;
 
 /// Runs a task for a message.
 pub(super) fn activity(owner: Option<(&ScopeContext, &Step)>, path: &ScopePath, task: &FileTask) -> DurableBody {
-    let (action, output) = match task {
-        FileTask::Run(command) => (Action::Command(command.clone()), Type::Text),
-        FileTask::Http(http) => (Action::Http(http.clone()), Type::Json),
+    let (kind, action, output) = match task {
+        FileTask::Run(command) => (TaskKind::Command, Action::Command(command.clone()), Type::Text),
+        FileTask::Script(script) => (TaskKind::Script, Action::Script(script.clone()), Type::Text),
+        FileTask::Http(http) => (TaskKind::Http, Action::Http(http.clone()), Type::Json),
         FileTask::Scope(_) | FileTask::Call(_) => unreachable!("it is no activity, but a session or a run"),
     };
     // One that is only looked at runs nothing.
@@ -43,7 +44,7 @@ pub(super) fn activity(owner: Option<(&ScopeContext, &Step)>, path: &ScopePath, 
         let name = part_name(&path, &activity.key);
         let part = step.part(&name, activity.key.clone(), spec.clone());
         let (context, spec) = (context.clone(), spec.clone());
-        Box::pin(async move { run(&context, &part, &spec, activity.feed).await })
+        Box::pin(async move { run(kind, &context, (&part, &spec), activity.feed).await })
     }))
 }
 
@@ -58,14 +59,28 @@ fn part_name(path: &ScopePath, key: &str) -> String {
     }
 }
 
-async fn run(context: &ScopeContext, part: &Step, spec: &TaskSpec, feed: Feed<Row>) -> Result<Emitted<Row>, String> {
+/// The executor of a task.
+#[derive(Clone, Copy)]
+enum TaskKind {
+    Command,
+    Script,
+    Http,
+}
+
+async fn run(
+    kind: TaskKind,
+    context: &ScopeContext,
+    (part, spec): (&Step, &TaskSpec),
+    feed: Feed<Row>,
+) -> Result<Emitted<Row>, String> {
     let Feed::One(given) = feed else { return Err(String::from("a task takes one message")) };
     let words = |failure: Failure| failure.causes.join(": ");
     let given = PortValue::from_json(message(&given), &Type::Json).map_err(|wrong| wrong.to_string())?;
     let input = given.into_data(&Type::Json).map_err(|wrong| wrong.to_string())?;
-    let outputs = match spec.outputs[0].ty {
-        Type::Json => context.http.run(part, vec![input]).await,
-        _ => command::run(&context.shared, part, vec![input]).await,
+    let outputs = match kind {
+        TaskKind::Http => context.http.run(part, vec![input]).await,
+        TaskKind::Script => script::run(&context.shared, part, vec![input]).await,
+        TaskKind::Command => command::run(&context.shared, part, vec![input]).await,
     };
     let output = outputs.map_err(words)?.pop().ok_or("the task gave nothing")?;
     Ok(Emitted::One(0, row(&given_message(output, &spec.outputs[0].ty)?)))

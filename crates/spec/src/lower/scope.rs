@@ -27,7 +27,7 @@ use crate::{
 use onceflow_core::model::{Retry, Type};
 use onceflow_exec::action::{
     Action, Capture, Command, FileCleanup, FileDelivery, FileOp, FileTask, FileTrim, FileWork, MessageTarget,
-    ScopeAction,
+    ScopeAction, Script,
 };
 use std::collections::BTreeSet;
 
@@ -260,6 +260,13 @@ impl ScopeLowering<'_> {
     fn task_of_scope(&mut self, task: &TaskDecl) -> Option<FileTask> {
         Some(match task {
             TaskDecl::Run(run) => FileTask::Run(self.scope_command(run)),
+            TaskDecl::Script { interpreter, code } => FileTask::Script(Script {
+                interpreter: interpreter.clone(),
+                code: code.text.clone(),
+                outputs: vec![Capture::Stdout],
+                env: Default::default(),
+                secrets: vec![],
+            }),
             TaskDecl::Http(http) => FileTask::Http(self.scope_http(http)?),
             TaskDecl::Call(call) => FileTask::Call(Box::new(self.scope_call(call)?)),
             TaskDecl::Scope(nested) => FileTask::Scope(Box::new(self.scope_action(nested)?)),
@@ -377,7 +384,7 @@ impl ScopeLowering<'_> {
 fn streams(task: &FileTask) -> Vec<String> {
     match task {
         FileTask::Scope(nested) => nested.streams(),
-        FileTask::Run(_) | FileTask::Http(_) | FileTask::Call(_) => vec![],
+        FileTask::Run(_) | FileTask::Script(_) | FileTask::Http(_) | FileTask::Call(_) => vec![],
     }
 }
 

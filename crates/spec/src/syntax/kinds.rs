@@ -86,7 +86,8 @@ pub(crate) fn read(fields: &mut Fields<'_>, what: &str) -> Option<StepKind> {
     })
 }
 
-fn interpreter(reader: FieldReader<'_>, node: &YamlNode) -> Option<Vec<String>> {
+/// Reads the interpreter of a script.
+pub(super) fn interpreter(reader: FieldReader<'_>, node: &YamlNode) -> Option<Vec<String>> {
     let words: Vec<String> = match &node.what {
         NodeKind::List(_) => step::words_of(reader, node, "`script`").into_iter().map(|word| word.text).collect(),
         _ => {
@@ -106,7 +107,8 @@ fn interpreter(reader: FieldReader<'_>, node: &YamlNode) -> Option<Vec<String>> 
     Some(words)
 }
 
-fn read_code(fields: &Fields<'_>, code: Option<(&MapKey, &YamlNode)>) -> Option<Text> {
+/// Reads the code of a script.
+pub(super) fn read_code(fields: &Fields<'_>, code: Option<(&MapKey, &YamlNode)>) -> Option<Text> {
     match code {
         Some((_, node)) => fields.reader.text(node, "`code`"),
         None => {

@@ -6,6 +6,7 @@ use super::{
     MapKey, NodeKind, YamlNode,
     fields::{FieldReader, Fields, clipped},
     http::{self, HttpDecl},
+    kinds::{interpreter, read_code},
     step::{expressions, words_of},
 };
 use crate::{source::Span, source::Text, words};
@@ -98,6 +99,7 @@ pub(crate) enum OpWork {
 #[derive(Clone, Debug)]
 pub(crate) enum TaskDecl {
     Run(Text),
+    Script { interpreter: Vec<String>, code: Text },
     Http(Box<HttpDecl>),
     Call(CallDecl),
     Scope(Box<ScopeDecl>),
@@ -233,13 +235,17 @@ fn read_target(reader: FieldReader<'_>, node: &YamlNode, what: &str) -> Option<T
 }
 
 /// The kinds of tasks.
-pub(crate) const TASK_KINDS: &[&str] = &["run", "http", "call", "scope"];
+pub(crate) const TASK_KINDS: &[&str] = &["run", "script", "http", "call", "scope"];
 
 /// Reads a task of this kind; `fields` are those beside it.
 fn read_task(fields: &mut Fields<'_>, kind: &str, node: &YamlNode, what: &str) -> Option<TaskDecl> {
     let reader = fields.reader;
     Some(match kind {
         "run" => TaskDecl::Run(reader.text(node, "`run`")?),
+        "script" => {
+            let code = fields.take("code");
+            TaskDecl::Script { interpreter: interpreter(reader, node)?, code: read_code(fields, code)? }
+        }
         "http" => TaskDecl::Http(Box::new(http::read(reader, node)?)),
         "call" => {
             let ins = fields.get("in").map(|node| expressions(reader, node, "`in`", true));

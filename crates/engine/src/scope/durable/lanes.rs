@@ -1,4 +1,4 @@
-//! DeliveryRule in lanes: the orders of an operation that takes one message at a time, or one of each label, and lets a message
+//! Delivery in lanes: the orders of an operation that takes one message at a time, or one of each label, and lets a message
 //! take the place of those before it. Each order that is served in a lane has a row, from which the lanes are restored; an
 //! order that waits has no other row of its own.
 

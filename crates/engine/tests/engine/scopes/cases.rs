@@ -301,6 +301,37 @@ fn panics_stay_inside(_: &Arc<dyn World>) -> Case {
 }
 
 /// The cases, by name.
+fn serial_activities(world: &Arc<dyn World>) -> Case {
+    let (outside, mut rig) = (Outside::default(), Rig::default());
+    let (spread, work) = (rig.spread("spread"), rig.activity("work", world, &outside, 100));
+    let (collect, end) = (rig.collect("collect", 0, None), rig.terminate());
+    rig.in_turn(work, false);
+    rig.chain(&[spread, work, collect, end]);
+    let performed = &["work 0", "work 1", "work 2"];
+    Case { scope: rig.build(), input: 3, outside, end: "012", performed }
+}
+
+fn later_message_takes_the_place_of_one_at_work(world: &Arc<dyn World>) -> Case {
+    let (outside, mut rig) = (Outside::default(), Rig::default());
+    rig.clone_to("start", &[1, 2].map(OpIds::at));
+    let (work, rest) = (rig.activity("work", world, &outside, 10_000), rig.rest("rest", 50));
+    let (next, end) = (rig.map("next", |n| n + 1), rig.terminate());
+    rig.in_turn(work, true);
+    rig.chain(&[rest, next, work, end]);
+    Case { scope: rig.build(), input: 7, outside, end: "8", performed: &["work 8"] }
+}
+
+fn end_while_messages_wait_for_their_turn(world: &Arc<dyn World>) -> Case {
+    let (outside, mut rig) = (Outside::default(), Rig::default());
+    rig.clone_to("start", &[1, 2].map(OpIds::at));
+    let (spread, fast) = (rig.spread("spread"), rig.activity("fast", world, &outside, 50));
+    let (work, held, end) = (rig.activity("work", world, &outside, 60_000), rig.buffer("held"), rig.terminate());
+    rig.in_turn(work, false);
+    rig.chain(&[spread, work, held]);
+    rig.chain(&[fast, end]);
+    Case { scope: rig.build(), input: 4, outside, end: "4", performed: &["fast 4"] }
+}
+
 pub(super) const CASES: &[(&str, MakeCase)] = &[
     ("cancelled hands over its buffer", cancelled_hands_over_its_buffer),
     ("cleanups of a cancelled session", cleanups_of_a_cancelled_session),
@@ -322,6 +353,9 @@ pub(super) const CASES: &[(&str, MakeCase)] = &[
     ("gate holds entries back", gate_holds_entries_back),
     ("inline cycle is bounded", inline_cycle_is_bounded),
     ("panics stay inside", panics_stay_inside),
+    ("serial activities", serial_activities),
+    ("later message takes the place of one at work", later_message_takes_the_place_of_one_at_work),
+    ("end while messages wait for their turn", end_while_messages_wait_for_their_turn),
 ];
 
 #[tokio::test]

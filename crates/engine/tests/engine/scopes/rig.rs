@@ -5,11 +5,13 @@ use onceflow_core::{
     Batch, Key, Row, Shard, Timestamp,
     batch::BatchLimits,
     scope::{
-        BufferKeep, CleanupFlow, CleanupWhen, Distribution, Emitted, Feed, JoinInput, OpId, OpKind, Operation, Scope,
-        ScopeDraft, TaskMode,
+        BufferKeep, CleanupFlow, CleanupWhen, Distribution, Emitted, Feed, Instruction, JoinInput, OpId, OpKind,
+        Operation, Scope, ScopeDraft, TaskMode,
     },
 };
-use onceflow_engine::scope::{DurableBody, DurableCleanup, DurableEnd, DurableScope, ScopeHost, ScopeHostOptions};
+use onceflow_engine::scope::{
+    DeliveryRule, DurableBody, DurableCleanup, DurableEnd, DurableScope, ScopeHost, ScopeHostOptions,
+};
 use onceflow_store::{
     BoxFuture, CommitResult, Records, World,
     records::{Page, Position, Scan},
@@ -58,9 +60,16 @@ pub(super) struct Rig {
     pub(super) draft: ScopeDraft,
     bodies: Vec<DurableBody>,
     cleanups: Vec<DurableCleanup>,
+    deliveries: BTreeMap<OpId, DeliveryRule>,
 }
 
 impl Rig {
+    /// Lets an operation take its messages one at a time, or the newest only.
+    pub(super) fn in_turn(&mut self, op: OpId, preempt: bool) {
+        let rule = move |_: &Row| Ok(Instruction { preempt, ..Instruction::default() });
+        self.deliveries.insert(op, Arc::new(rule));
+    }
+
     pub(super) fn op(&mut self, name: &str, kind: OpKind, body: DurableBody, ports: usize) -> OpId {
         let id = OpId(u32::try_from(self.draft.ops.len()).unwrap());
         self.draft.ops.push(Operation { name: name.to_owned(), kind, outputs: vec![None; ports] });
@@ -178,7 +187,7 @@ impl Rig {
     pub(super) fn build(self) -> Arc<DurableScope> {
         let scope = Scope::check(self.draft).expect("a scope without faults");
         let describe = |_: OpId, row: &Row| Some(String::from_utf8_lossy(row).into_owned());
-        DurableScope::new(scope, self.bodies, self.cleanups, Arc::new(describe))
+        DurableScope::with_deliveries(scope, self.bodies, self.cleanups, self.deliveries, Arc::new(describe))
     }
 }
 

@@ -253,14 +253,14 @@ fn op_id(at: usize) -> OpId {
 fn streams_of(task: &FileTask) -> Vec<String> {
     match task {
         FileTask::Scope(nested) => nested.streams(),
-        FileTask::Run(_) | FileTask::Http(_) | FileTask::Call(_) => vec![],
+        FileTask::Run(_) | FileTask::Script(_) | FileTask::Http(_) | FileTask::Call(_) => vec![],
     }
 }
 
 fn task_kind(task: &FileTask) -> (OpKind, usize) {
     let streams = streams_of(task).len();
     let mode = match task {
-        FileTask::Run(_) | FileTask::Http(_) | FileTask::Call(_) => TaskMode::Async,
+        FileTask::Run(_) | FileTask::Script(_) | FileTask::Http(_) | FileTask::Call(_) => TaskMode::Async,
         FileTask::Scope(_) => TaskMode::Flow,
     };
     (OpKind::Task { mode, streams: u32::try_from(streams).expect("a file has fewer streams") }, 1 + streams)

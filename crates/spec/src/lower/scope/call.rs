@@ -50,15 +50,14 @@ impl ScopeLowering<'_> {
             self.say(call.file.span, "OF0142", message, hint);
             return None;
         }
-        let checked = match self.files.called.get(name) {
+        match self.files.called.get(name) {
             Some(known) => known.clone(),
             None => {
                 let checked = check::run(library, name, &self.files.sources, self.references.reader.report);
                 self.files.called.insert(name.to_owned(), checked.clone());
                 checked
             }
-        };
-        checked
+        }
     }
 
     fn call_input(&mut self, call: &CallDecl, input: &FlowInput) -> Option<CallInput> {

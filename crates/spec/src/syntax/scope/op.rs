@@ -15,14 +15,13 @@ use crate::{
 
 /// The kinds of operations.
 pub(crate) const OP_KINDS: &[&str] = &[
-    "run", "http", "call", "scope", "inject", "expr", "when", "match", "spread", "collect", "join", "listen", "access",
-    "push", "split", "unzip", "open", "close", "gate", "trim", "watch", "sleep", "wait",
+    "run", "script", "http", "call", "scope", "inject", "expr", "when", "match", "spread", "collect", "join", "listen",
+    "access", "push", "split", "unzip", "open", "close", "gate", "trim", "watch", "sleep", "wait",
 ];
 
 /// Words of other languages for kinds of ours.
 const OTHER_WORDS: &[(&str, &str)] = &[
     ("flow", "`call: FILE` runs the flow of a file for each message"),
-    ("script", "`run: python3 …` starts an interpreter"),
     ("steps", "`scope:` nests operations"),
     ("buffer", "`buffers:` of the scope declares it"),
 ];
@@ -112,7 +111,7 @@ fn read_work(
     let mut list =
         |key: &'static str| fields.get(key).map(|node| words_of(reader, node, &format!("`{key}`"))).unwrap_or_default();
     Some(match kind {
-        "run" | "http" | "call" | "scope" => OpWork::Task(read_task(fields, kind, node, what)?),
+        "run" | "script" | "http" | "call" | "scope" => OpWork::Task(read_task(fields, kind, node, what)?),
         "inject" => read_inject(reader, node)?,
         "expr" => OpWork::Expr(reader.text(node, &label)?),
         "when" => OpWork::When(reader.text(node, &label)?),
