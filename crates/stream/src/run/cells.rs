@@ -4,11 +4,10 @@
 //! A bundle names the cells it needs before it runs; those that are not in memory are read together. Changed cells are
 //! encoded once, when the bundle commits, however many records changed them.
 
-use super::hashed::HashedMap;
+use super::hashed::{HashedMap, hash_of};
 use crate::data::{self, BadValue, StreamData};
 use onceflow_core::{Batch, Group, Key, Name, Row};
 use std::{any::Any, collections::BTreeMap};
-use xxhash_rust::xxh3::xxh3_64;
 
 /// Cells that are kept in memory between bundles; with more, all are dropped and read again when needed.
 const CELLS_KEPT_MAX: usize = 1 << 18;
@@ -135,7 +134,7 @@ impl Cells {
     }
 
     fn find_or_place(&mut self, name: &[u8]) -> CellId {
-        let hash = xxh3_64(name);
+        let hash = hash_of(name);
         let first = self.places.get(&hash).copied();
         let mut found = first;
         while let Some(id) = found {
@@ -174,7 +173,7 @@ impl Cells {
 
     /// Makes the place of a cell vacant.
     fn leave(&mut self, id: CellId) {
-        let (hash, next) = (xxh3_64(self.cells[id.0 as usize].name.as_bytes()), self.cells[id.0 as usize].next);
+        let (hash, next) = (hash_of(self.cells[id.0 as usize].name.as_bytes()), self.cells[id.0 as usize].next);
         match self.places.get(&hash).copied() {
             Some(first) if first == id => match next {
                 Some(next) => drop(self.places.insert(hash, next)),
@@ -394,6 +393,28 @@ mod tests {
             assert!(cells.places.len() == 1 && cells.cells.len() <= 3, "{} places", cells.cells.len());
         }
         assert_eq!(cells.bytes, 2);
+    }
+
+    #[test]
+    fn cells_whose_names_share_a_hash_are_found_though_others_leave_between_them() {
+        let mut cells = Cells::new(Group::rows("state"));
+        let names = |bundle: u64| (0..40u64).filter(move |name| bundle == 0 || name % bundle == 0);
+        for (bundle, kept) in [(0, 0), (1, 3), (2, 2), (3, 7)] {
+            let ids: Vec<_> = (0..40u64).map(|name| (name, cells.need(&name.to_be_bytes(), bundle))).collect();
+            let missing = cells.missing().len();
+            cells.read(vec![None; missing]);
+            for (name, id) in ids {
+                assert_eq!(cells.name(id).as_bytes(), name.to_be_bytes());
+                let is_kept = names(kept).any(|kept| kept == name);
+                cells.set(id, is_kept.then_some(name)).unwrap();
+            }
+            commit(&mut cells);
+            for name in names(kept) {
+                let id = cells.need(&name.to_be_bytes(), bundle + 100);
+                assert_eq!(cells.look(id).unwrap(), Some(&name), "kept by bundle {bundle}");
+            }
+            cells.committed();
+        }
     }
 
     #[test]

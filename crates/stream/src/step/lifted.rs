@@ -11,13 +11,12 @@ use crate::{
     run::{
         bundle::Bundle,
         chain::{AnyPush, Push, any},
-        hashed::HashedMap,
+        hashed::{HashedMap, hash_of},
     },
     window::Windowing,
 };
 use onceflow_core::Name;
 use std::marker::PhantomData;
-use xxhash_rust::xxh3::xxh3_64;
 
 /// Partial values that one bundle may have; with more, they are sent on.
 const PARTIALS_MAX: usize = 1 << 16;
@@ -71,7 +70,7 @@ struct Place<A> {
 impl<K: StreamData, C: Combine> Lifted<K, C> {
     /// Returns the place of the current name, which gets one if it is new.
     fn place(&mut self) -> usize {
-        let hash = xxh3_64(&self.name);
+        let hash = hash_of(&self.name);
         let first = self.places.get(&hash).copied();
         let mut found = first;
         while let Some(at) = found {
