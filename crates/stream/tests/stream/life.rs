@@ -98,7 +98,7 @@ async fn a_paused_pipeline_finishes_what_was_read_and_rests_until_it_is_resumed(
         let store = &*case.bed.store;
         case.work_until(HALF, || assert!(now(pause(store, "p")).unwrap()), StreamPhase::Paused).await;
         let (at, lines) = (read(&case.bed), case.sink.lines());
-        assert!(at >= HALF && at < LAST, "{at}");
+        assert!((HALF..LAST).contains(&at), "{at}");
         // Its worker was killed: the pipeline is paused for the next one, too.
         case.rest().await;
         assert_eq!((read(&case.bed), case.sink.lines()), (at, lines));
