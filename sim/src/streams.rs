@@ -49,6 +49,9 @@ pub const HAZARDS: &[Hazard] = &[
     hazard("end-overtakes-blocks", "stream, watermarks", "the end overtakes blocks under way"),
 ];
 
+/// Messages that wait for one receiver, at most.
+const WAITING_MAX: usize = 1000;
+
 /// Distinct records, and the size of their windows.
 const RECORDS: u64 = 60;
 const WINDOW_MS: i64 = 40;
@@ -233,9 +236,13 @@ impl Transport for Network {
             true => 1 + sim.below(4),
             false => 1,
         };
+        let mut waiting = lock(&self.waiting);
+        let waiting = waiting.entry(to).or_default();
+        // A receiver that takes nothing loses what comes, as it would on a real network.
+        let copies = copies.min((WAITING_MAX as u64).saturating_sub(waiting.len() as u64));
         for _ in 0..copies {
             let delay_ms = if has_harm && sim.per_mille(200) { sim.below(1_000) } else { sim.below(5) };
-            lock(&self.waiting).entry(to).or_default().push((now_ms + delay_ms, message.clone()));
+            waiting.push((now_ms + delay_ms, message.clone()));
         }
         Box::pin(std::future::ready(Ok(())))
     }

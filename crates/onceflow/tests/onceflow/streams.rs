@@ -53,6 +53,6 @@ async fn a_typed_task_runs_a_pipeline_over_the_file_it_is_given() {
 #[tokio::test]
 async fn an_engine_that_cannot_end_pipelines_refuses_a_task_that_has_one() {
     let (_place, text) = text();
-    let refused = Engine::in_memory().run(&flow(), text).await.err().expect("a refusal").to_string();
+    let refused = Engine::in_memory().run(&flow(), text).await.expect_err("a refusal").to_string();
     assert!(refused.contains("EndOpenWork"), "{refused}");
 }

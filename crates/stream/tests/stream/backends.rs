@@ -50,6 +50,7 @@ async fn check_store(url: &str) {
 }
 
 /// Workers notice what is asked of a pipeline though their heartbeats are minutes apart: the store wakes them.
+#[expect(clippy::disallowed_methods, reason = "a worker at work while another process asks something of it")]
 async fn paused_resumed_and_drained(store: &Store, url: &str) {
     let (records, sink, numbers) = (store.records(), MemorySink::default(), Numbers::new(LAST));
     let options = StreamOptions { lease_ms: 600_000, ..options(EdgeMode::Local) };

@@ -73,7 +73,7 @@ async fn a_record_between_two_windows_is_not_late() {
 
 /// Records of the first window come when the watermark is far past it, and others keep the pipeline going for long enough.
 fn late_ones(n: u64) -> (u64, EventTime) {
-    let time = if n > 30 && n % 2 == 0 && n < 90 { 5 } else { i64::try_from(n).unwrap() * 10 };
+    let time = if n > 30 && n.is_multiple_of(2) && n < 90 { 5 } else { i64::try_from(n).unwrap() * 10 };
     (n, EventTime(time))
 }
 

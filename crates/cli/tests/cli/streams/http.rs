@@ -289,7 +289,7 @@ sinks:
         seen
     });
     let refused = bed.said(with_secret(&["run", "stream.yaml"]).output().expect("it runs")).ends(1);
-    assert!(refused.stderr.contains("not Bearer ***") && !refused.all().contains("s3cr3t"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("not ***") && !refused.all().contains("s3cr3t"), "{}", refused.stderr);
     bed.said(with_secret(&["run", "stream.yaml"]).output().expect("it runs")).ends(0);
     let seen = server.join().expect("a server");
     assert!(seen.iter().all(|(token, of, _)| token == "Bearer s3cr3t-t0ken" && of == "a b"), "{seen:?}");

@@ -219,7 +219,13 @@ fn check_session(
         let is_answered = events.contains(&order.turn());
         // A call that has its answer waits for the host that removes its run.
         let awaits = feeds.remove(order).or_else(|| answers.remove(&order.turn()).then_some(Awaits::Host));
-        let has_host = activities.remove(&id.activity_name(*order)).is_some();
+        let activity = activities.remove(&id.activity_name(*order));
+        let has_host = activity.is_some();
+        let is_its =
+            |note: &Note| matches!(note, Note::Activity { session, order: of, .. } if *session == id && of == order);
+        if activity.is_some_and(|row| !read_note(&row).is_ok_and(|note| is_its(&note))) {
+            found.push(format!("the ready row of order {} of session {id:?} cannot be read", order.turn()));
+        }
         let is_served = match awaits {
             Some(Awaits::Turn | Awaits::Event) => true,
             Some(Awaits::Timer) => sleeps.remove(order),

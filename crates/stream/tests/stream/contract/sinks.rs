@@ -92,6 +92,7 @@ struct HttpBed {
 }
 
 impl HttpBed {
+    #[expect(clippy::disallowed_methods, reason = "a real server has a thread of its own")]
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, taken) = (listener.local_addr().unwrap().port(), Arc::default());
