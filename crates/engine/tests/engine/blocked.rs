@@ -1,5 +1,7 @@
 //! A body that blocks its thread holds up no step but its own, as long as a thread is free.
 
+#![expect(clippy::disallowed_methods, reason = "threads that bodies block are real, and so is the clock that gives up")]
+
 use crate::support;
 
 use onceflow_core::model::{Effect, TaskSpec, Type};
