@@ -30,6 +30,9 @@ use std::{
     sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
 };
 
+/// The least time between two looks at the desired state by a worker that rests.
+const LOOK_GAP_MS: u64 = 20;
+
 /// The counts of a stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageCounts {
@@ -179,6 +182,11 @@ impl Worker {
                 return Ok(());
             }
             self.bell = None;
+            // A store that others work on rings all the time, and any may ring for no reason.
+            let gap = self.runtime.world.sleep(LOOK_GAP_MS);
+            if let Either::Left(_) = select(&mut rest, gap).await {
+                return Ok(());
+            }
             match self.look_at_desired().await {
                 Err(StreamError::Store(error)) => self.forget(&error)?,
                 looked => looked?,
